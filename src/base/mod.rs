@@ -1,0 +1,11 @@
+//! What every other module may use and nothing here knows about pipelines: clock, backoff, named
+//! deadlines, tracked tasks, secrets, digests, and text made safe for a terminal.
+
+pub mod backoff;
+pub mod clock;
+pub mod deadline;
+pub mod digest;
+pub mod human;
+pub mod secret;
+pub mod tasks;
+pub mod text;

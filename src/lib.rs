@@ -1,0 +1,22 @@
+//! redrive: the console for a stuck message pipeline.
+//!
+//! In reading order: [`base`] (what knows nothing of pipelines), [`model`] (nouns and transitions),
+//! [`mapping`] (whose column is what), [`config`], the two ports [`store`] and [`broker`], [`ports`]
+//! (one context, connected), the services [`pipeline`], [`operate`], [`observe`], [`sandbox`], then
+//! [`assembly`], and the two faces [`cli`] and [`tui`]. Who may know whom is checked by
+//! `tests/tidy.rs` and explained in `docs/ARCHITECTURE.md`.
+
+pub mod assembly;
+pub mod base;
+pub mod broker;
+pub mod cli;
+pub mod config;
+pub mod mapping;
+pub mod model;
+pub mod observe;
+pub mod operate;
+pub mod pipeline;
+pub mod ports;
+pub mod sandbox;
+pub mod store;
+pub mod tui;

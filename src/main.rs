@@ -1,0 +1,3 @@
+//! Error hooks, parse, choose a role, exit code; nothing else.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The filter language shared by the screen and the command line.

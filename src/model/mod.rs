@@ -1,0 +1,14 @@
+//! The nouns of a message pipeline and their legal transitions. Pure: no I/O, no async, no SQL and
+//! no AMQP client.
+
+pub mod audit;
+pub mod count;
+pub mod dead_letter;
+pub mod filter;
+pub mod ids;
+pub mod inbox;
+pub mod message;
+pub mod operation;
+pub mod outbox;
+pub mod page;
+pub mod saga;

@@ -1,0 +1,1 @@
+//! The reference pipeline that the demo and the drills run on.

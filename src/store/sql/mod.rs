@@ -1,0 +1,1 @@
+//! One SQL implementation of the store port, rendered from the mapping, per dialect.
