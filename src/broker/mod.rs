@@ -3,6 +3,11 @@
 //!
 //! `rabbitmq` and `embedded` pass the same suite in `contract`.
 
+pub mod deaths;
+pub mod embedded;
+pub mod rabbitmq;
+pub mod wire;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
