@@ -21,7 +21,13 @@ const CLASS_BYTES_MAX: usize = 160;
 /// Longest one-line error.
 const SUMMARY_BYTES_MAX: usize = 1000;
 
-const EVENT_ID: [&str; 5] = ["event_id", "eventId", "x-event-id", "ce_id", "cloudEvents:id"];
+const EVENT_ID: [&str; 5] = [
+    "event_id",
+    "eventId",
+    "x-event-id",
+    "ce_id",
+    "cloudEvents:id",
+];
 const EVENT_TYPE: [&str; 6] = [
     "event_type",
     "eventType",
@@ -37,9 +43,17 @@ const AGGREGATE_ID: [&str; 5] = [
     "business_key",
     "ce_subject",
 ];
-const AGGREGATE_VERSION: [&str; 3] = ["aggregate_version", "aggregateVersion", "x-aggregate-version"];
+const AGGREGATE_VERSION: [&str; 3] = [
+    "aggregate_version",
+    "aggregateVersion",
+    "x-aggregate-version",
+];
 const TRACE: [&str; 4] = ["traceparent", "trace_id", "x-trace-id", "X-B3-TraceId"];
-const PRODUCER_VERSION: [&str; 3] = [headers::PRODUCER_VERSION, "producer_version", "x-app-version"];
+const PRODUCER_VERSION: [&str; 3] = [
+    headers::PRODUCER_VERSION,
+    "producer_version",
+    "x-app-version",
+];
 const ERROR_CLASS: [&str; 5] = [
     headers::ERROR_CLASS,
     "error_class",
@@ -127,7 +141,11 @@ pub fn new_death(delivery: &Delivery, found: Found<'_>) -> NewDeath {
     let summary = first_text(table, &ERROR_SUMMARY);
     let error_class = class_of(table, summary.as_deref(), origin.reason.as_deref());
     NewDeath {
-        owner: owner_of(&found.context.owners, consumer.as_str(), event_type.as_deref()),
+        owner: owner_of(
+            &found.context.owners,
+            consumer.as_str(),
+            event_type.as_deref(),
+        ),
         consumer,
         event_id: event_id_of(message).map(EventId::new),
         aggregate_id: first_text(table, &AGGREGATE_ID)
@@ -198,10 +216,7 @@ fn origin_of(delivery: &Delivery, service: &Service) -> Origin {
         found.failed_queue = Some(queue);
         found.because = "the consumer wrote where it failed".to_owned();
         found.reason = first_text(table, &[headers::REASON]).or(found.reason);
-        found.time = table
-            .get(headers::DIED_AT)
-            .and_then(seconds)
-            .or(found.time);
+        found.time = table.get(headers::DIED_AT).and_then(seconds).or(found.time);
     } else if found.failed_queue.is_none() {
         found.failed_queue = service.inbox.as_ref().map(|inbox| inbox.queue.clone());
     }
@@ -251,7 +266,10 @@ pub fn normalise(class: &str) -> String {
     }
     push_word(&mut out, &word);
     let out = out.trim();
-    cut(if out.is_empty() { "empty error" } else { out }, CLASS_BYTES_MAX)
+    cut(
+        if out.is_empty() { "empty error" } else { out },
+        CLASS_BYTES_MAX,
+    )
 }
 
 fn push_word(out: &mut String, word: &str) {
@@ -300,7 +318,9 @@ fn owner_of(rules: &[OwnerRule], consumer: &str, event_type: Option<&str>) -> Op
     rules
         .iter()
         .find(|rule| {
-            rule.consumer.as_deref().is_none_or(|pattern| matches(pattern, consumer))
+            rule.consumer
+                .as_deref()
+                .is_none_or(|pattern| matches(pattern, consumer))
                 && rule
                     .event_type
                     .as_deref()

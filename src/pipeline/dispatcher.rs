@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::message::message_of;
 use super::{Report, Worker};
 use crate::base::backoff::Backoff;
+use crate::broker::wire::refusal;
 use crate::broker::{Broker, Flow, Outgoing, PublishOutcome, Publisher};
 use crate::config::{DispatcherSettings, OutboxPart};
 use crate::model::ids::EventId;
@@ -84,32 +85,6 @@ pub fn verdict(outcome: &PublishOutcome, attempts: u32, settings: &DispatcherSet
         };
     }
     Next::Retry { wait, error }
-}
-
-/// Why this message can never be sent over a connection with this frame size: its properties must
-/// fit in one frame (H-10). `frame_max` 0 means no limit.
-pub fn too_large(out: &Outgoing, frame_max: u32) -> Option<String> {
-    // Frame header and end, class, weight, body size, flags, and short strings at their longest.
-    const FIXED: usize = 8 + 14 + 16;
-    let properties = &out.message.properties;
-    let texts = [
-        &properties.content_type,
-        &properties.content_encoding,
-        &properties.correlation_id,
-        &properties.reply_to,
-        &properties.expiration,
-        &properties.message_id,
-        &properties.kind,
-        &properties.user_id,
-        &properties.app_id,
-        &properties.cluster_id,
-    ];
-    let size = FIXED
-        + texts.into_iter().flatten().map(|text| 1 + text.len()).sum::<usize>()
-        + properties.headers.encoded_len();
-    let limit = usize::try_from(frame_max).unwrap_or(usize::MAX);
-    (limit > 0 && size > limit)
-        .then(|| format!("headers too large to publish ({size} of {limit} bytes)"))
 }
 
 /// The dispatcher of one service.
@@ -190,36 +165,51 @@ impl Dispatcher {
         report.add("claimed", len(claim.events.len()));
         if let Flow::Blocked(reason) = self.broker.flow() {
             self.give_back(&claim, &ids(&claim.events), report).await?;
-            return Err(format!("broker blocked: {reason}; the claim was given back"));
+            return Err(format!(
+                "broker blocked: {reason}; the claim was given back"
+            ));
         }
-        let outcomes = self.send(&claim, claimed_at, report).await?;
-        self.settle(&claim, outcomes, report).await
+        let (messages, faults) = self.prepare(&claim);
+        let outcomes = self.send(&claim, messages, claimed_at, report).await?;
+        let sorted = self.sort(&claim, faults, outcomes, report);
+        self.settle(&claim, sorted, report).await
+    }
+
+    /// The batch's messages, and for each row why it can never be sent (H-10), if so.
+    fn prepare(&self, claim: &Claim) -> (Vec<Outgoing>, Vec<Option<String>>) {
+        let (user, frame_max) = (self.broker.user(), self.broker.frame_max());
+        let mut messages = Vec::with_capacity(claim.events.len());
+        let mut faults = Vec::with_capacity(claim.events.len());
+        for event in &claim.events {
+            let out = message_of(event, &self.part);
+            let fault = refusal(&out, user.as_deref(), frame_max);
+            if fault.is_none() {
+                messages.push(out);
+            }
+            faults.push(fault);
+        }
+        (messages, faults)
     }
 
     /// Publishes the batch. Extends the lease each time a third of it is gone.
     async fn send(
         &self,
         claim: &Claim,
+        messages: Vec<Outgoing>,
         claimed_at: Instant,
         report: &mut Report,
     ) -> Result<Vec<PublishOutcome>, String> {
         let publisher = self.publisher.as_deref().ok_or("no publisher")?;
-        let frame_max = self.broker.frame_max();
-        let messages: Vec<_> = claim
-            .events
-            .iter()
-            .map(|event| message_of(event, &self.part))
-            .filter(|out| too_large(out, frame_max).is_none())
-            .collect();
         let publish = publisher.publish(messages, self.settings.send_deadline);
         tokio::pin!(publish);
+        let is_fenced = self.store.facts().is_fenced;
         let third = self.settings.lease / 3;
         let mut renew_at = claimed_at + third;
         loop {
             tokio::select! {
                 biased;
                 outcomes = &mut publish => return Ok(outcomes),
-                () = tokio::time::sleep_until(renew_at) => {
+                () = sleep_until(renew_at), if is_fenced => {
                     renew_at = Instant::now() + third;
                     self.renew(claim, report).await;
                 }
@@ -232,7 +222,10 @@ impl Dispatcher {
         match self.store.renew(&claim.token, self.settings.lease).await {
             Ok(rows) => {
                 report.add("renewed", rows);
-                report.add("renewed_short", len(claim.events.len()).saturating_sub(rows));
+                report.add(
+                    "renewed_short",
+                    len(claim.events.len()).saturating_sub(rows),
+                );
             }
             Err(error) => report.problem = Some(format!("the lease was not renewed: {error}")),
         }
@@ -241,10 +234,9 @@ impl Dispatcher {
     async fn settle(
         &self,
         claim: &Claim,
-        outcomes: Vec<PublishOutcome>,
+        sorted: Sorted,
         report: &mut Report,
     ) -> Result<(), String> {
-        let sorted = self.sort(claim, outcomes, report);
         let mut lost = 0;
         if !sorted.sent.is_empty() {
             let named = len(sorted.sent.len());
@@ -268,7 +260,8 @@ impl Dispatcher {
             if refused_untried {
                 let ids: Vec<_> = sorted.refused.iter().map(|a| a.event_id.clone()).collect();
                 self.give_back(claim, &ids, report).await?;
-                report.problem = Some("the broker went away; unsent rows were given back".to_owned());
+                report.problem =
+                    Some("the broker went away; unsent rows were given back".to_owned());
             } else {
                 let named = len(sorted.refused.len());
                 let done = retrying(|| self.store.fail_attempts(&claim.token, &sorted.refused))
@@ -293,13 +286,18 @@ impl Dispatcher {
         !refused.is_empty() && self.broker.probe().await.is_err()
     }
 
-    fn sort(&self, claim: &Claim, outcomes: Vec<PublishOutcome>, report: &mut Report) -> Sorted {
-        let frame_max = self.broker.frame_max();
+    fn sort(
+        &self,
+        claim: &Claim,
+        faults: Vec<Option<String>>,
+        outcomes: Vec<PublishOutcome>,
+        report: &mut Report,
+    ) -> Sorted {
         let mut outcomes = outcomes.into_iter();
         let mut sorted = Sorted::default();
-        for event in &claim.events {
+        for (event, fault) in claim.events.iter().zip(faults) {
             let event_id = event.row.event_id.clone();
-            if let Some(error) = too_large(&message_of(event, &self.part), frame_max) {
+            if let Some(error) = fault {
                 report.add("failed", 1);
                 sorted.failed.push(FailedAttempt {
                     event_id,
@@ -384,7 +382,10 @@ fn counter(outcome: &PublishOutcome) -> &'static str {
 }
 
 fn ids(events: &[OutboxEvent]) -> Vec<EventId> {
-    events.iter().map(|event| event.row.event_id.clone()).collect()
+    events
+        .iter()
+        .map(|event| event.row.event_id.clone())
+        .collect()
 }
 
 fn len(n: usize) -> u64 {

@@ -116,7 +116,10 @@ pub(crate) mod tests {
     #[test]
     fn a_row_becomes_a_persistent_message_under_its_own_id() {
         let out = message_of(&event("e-1"), &part());
-        assert_eq!((out.exchange.as_str(), out.routing_key.as_str()), ("shop.events", "order.created"));
+        assert_eq!(
+            (out.exchange.as_str(), out.routing_key.as_str()),
+            ("shop.events", "order.created")
+        );
         let properties = &out.message.properties;
         assert_eq!(properties.message_id.as_deref(), Some("e-1"));
         assert_eq!(properties.kind.as_deref(), Some("order.created"));
@@ -126,7 +129,14 @@ pub(crate) mod tests {
         let names: Vec<_> = properties.headers.iter().map(|(name, _)| name).collect();
         assert_eq!(
             names,
-            ["tenant", "aggregate_id", "aggregate_version", "schema_version", "traceparent", "causation_id"]
+            [
+                "tenant",
+                "aggregate_id",
+                "aggregate_version",
+                "schema_version",
+                "traceparent",
+                "causation_id"
+            ]
         );
     }
 
@@ -137,7 +147,10 @@ pub(crate) mod tests {
         event.routing_key = Some("inventory.orders".to_owned());
         event.trace_id = Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned());
         let out = message_of(&event, &part());
-        assert_eq!((out.exchange.as_str(), out.routing_key.as_str()), ("", "inventory.orders"));
+        assert_eq!(
+            (out.exchange.as_str(), out.routing_key.as_str()),
+            ("", "inventory.orders")
+        );
         assert!(out.message.properties.headers.get("trace_id").is_some());
     }
 }

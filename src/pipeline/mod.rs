@@ -1,6 +1,11 @@
 //! The pipeline itself. A worker is `run_once() -> Report` and a dumb loop; what it decides is in
 //! pure functions; what it waits for has a limit.
 
+pub mod death;
+pub mod dispatcher;
+pub mod headers;
+pub mod message;
+
 use async_trait::async_trait;
 use serde::Serialize;
 
