@@ -1,10 +1,13 @@
 //! The pipeline itself. A worker is `run_once() -> Report` and a dumb loop; what it decides is in
 //! pure functions; what it waits for has a limit.
 
+mod copy;
+pub mod dead_letter_collector;
 pub mod death;
 pub mod dispatcher;
 pub mod headers;
 pub mod message;
+mod subscription;
 
 use async_trait::async_trait;
 use serde::Serialize;
