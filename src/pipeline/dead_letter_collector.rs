@@ -179,6 +179,7 @@ impl Feed {
             && let Err(error) = self.store.probe().await
         {
             self.subscription.give_back(&error.to_string()).await;
+            return Err(self.subscription.describe());
         }
         if self.subscription.open().await? {
             self.start_again();

@@ -207,7 +207,8 @@ impl Subscription {
         }
     }
 
-    fn describe(&self) -> String {
+    /// What is wrong and since when, for a person.
+    pub(super) fn describe(&self) -> String {
         let last = self.last_at.map_or_else(
             || "nothing read yet".to_owned(),
             |at| format!("last read {}", at.to_clock()),
