@@ -10,7 +10,7 @@ use crate::config::Service;
 use crate::store::{CheckLevel, CheckLine};
 
 use super::Observer;
-use super::queues::{Role, configured, role};
+use super::queue_view::{Role, configured, role};
 use super::reader::{AMQP, MANAGEMENT};
 use super::snapshot::Unread;
 
@@ -261,24 +261,6 @@ impl Observer {
         targets.sort_unstable();
         targets.dedup();
         Ok(targets)
-    }
-
-    async fn bindings_of(
-        &self,
-        broker: &Arc<dyn Broker>,
-        exchange: &str,
-    ) -> Result<Option<Vec<Binding>>, Unread> {
-        let what = format!("bindings of {exchange}");
-        let bindings = async {
-            match broker.bindings(exchange).await {
-                Ok(bindings) => Ok(Some(bindings)),
-                Err(BrokerError::NotFound(_)) => Ok(None),
-                Err(error) => Err(error),
-            }
-        };
-        self.reader
-            .broker(MANAGEMENT, what, "bindings", bindings)
-            .await
     }
 }
 

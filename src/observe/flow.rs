@@ -15,7 +15,7 @@ use crate::model::saga::Saga;
 use crate::store::Store;
 
 use super::Observer;
-use super::queues::estimate_lag;
+use super::queue_view::estimate_lag;
 use super::reader::{MANAGEMENT, joined};
 use super::snapshot::{ConsumerFlow, FlowSnapshot, PerService, Unread};
 

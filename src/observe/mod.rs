@@ -14,6 +14,7 @@ mod health;
 pub mod history;
 mod journal;
 mod outbox;
+mod queue_view;
 mod queues;
 mod reader;
 pub mod snapshot;
