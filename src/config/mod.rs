@@ -3,10 +3,12 @@
 
 mod context;
 pub mod duration;
+pub mod init;
 mod interpolate;
 pub mod load;
 mod section;
 mod service;
+pub mod show;
 mod url;
 
 #[cfg(test)]
