@@ -15,7 +15,7 @@ impl Worker for Fickle {
     fn name(&self) -> &'static str {
         "fickle"
     }
-    fn service(&self) -> &str {
+    fn service(&self) -> &'static str {
         "orders"
     }
     async fn run_once(&mut self) -> Report {
