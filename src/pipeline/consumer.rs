@@ -95,6 +95,11 @@ pub trait Handler: Send + Sync {
     /// # Cancel safety
     /// Dropped at the time limit; the transaction is rolled back then.
     async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome;
+
+    /// The service's version, told with every dead letter.
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
 }
 
 /// Limits of a consumer; all have defaults.
@@ -108,8 +113,6 @@ pub struct ConsumerSettings {
     pub backoff: Backoff,
     /// Time limit of one try.
     pub time_limit: Duration,
-    /// The service's version, told with every dead letter.
-    pub version: String,
     /// Queue dead letters are published to. `None`: rejected, and the broker dead-letters them
     /// without a reason.
     pub dead_letter_queue: Option<String>,
@@ -125,7 +128,6 @@ impl Default for ConsumerSettings {
                 cap: Duration::from_secs(2),
             },
             time_limit: Duration::from_secs(10),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
             dead_letter_queue: None,
         }
     }
@@ -317,7 +319,7 @@ impl Consumer {
             (headers::SOURCE_ROUTING_KEY, &delivery.routing_key),
             (headers::ERROR_CLASS, text::cut_bytes(&death.class, 200)),
             (headers::ERROR_SUMMARY, text::cut_bytes(&death.error, 2000)),
-            (headers::CONSUMER_VERSION, &self.work.settings.version),
+            (headers::CONSUMER_VERSION, self.work.handler.version()),
         ]
         .map(|(name, value)| (name, FieldValue::text(value)));
         for (name, value) in texts {
