@@ -97,7 +97,7 @@ pub trait Handler: Send + Sync {
     async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome;
 
     /// The service's version, told with every dead letter.
-    fn version(&self) -> &str {
+    fn version(&self) -> &'static str {
         env!("CARGO_PKG_VERSION")
     }
 }

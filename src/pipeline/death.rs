@@ -214,7 +214,7 @@ fn origin_of(delivery: &Delivery, service: &Service) -> Origin {
     let mut found = origin(&deaths(table));
     if let Some(queue) = first_text(table, &FAILED_QUEUE).and_then(identity) {
         found.failed_queue = Some(queue);
-        found.because = "the consumer wrote where it failed".to_owned();
+        "the consumer wrote where it failed".clone_into(&mut found.because);
         found.reason = first_text(table, &[headers::REASON]).or(found.reason);
         found.time = table.get(headers::DIED_AT).and_then(seconds).or(found.time);
     } else if found.failed_queue.is_none() {

@@ -91,13 +91,16 @@ pub trait Worker: Send {
 /// Handlers by consumer name. A program without business code has none.
 pub type Handlers = HashMap<ConsumerName, Arc<dyn Handler>>;
 
+/// A worker, or none where a service has no such part.
+type Made = Result<Option<Box<dyn Worker>>, String>;
+
 /// A kind of worker that `redrive worker` can run.
 pub struct WorkerKind {
     /// Registered name.
     pub name: &'static str,
     /// What it does, for help and docs.
     pub about: &'static str,
-    make: fn(&Part<'_>) -> Result<Option<Box<dyn Worker>>, String>,
+    make: fn(&Part<'_>) -> Made,
 }
 
 /// What a worker of one service is made of.
@@ -193,7 +196,7 @@ fn nothing_for(kind: &str, context: &str) -> String {
     }
 }
 
-fn make_dispatcher(part: &Part<'_>) -> Result<Option<Box<dyn Worker>>, String> {
+fn make_dispatcher(part: &Part<'_>) -> Made {
     let Some(outbox) = &part.service.outbox else {
         return Ok(None);
     };
@@ -207,7 +210,7 @@ fn make_dispatcher(part: &Part<'_>) -> Result<Option<Box<dyn Worker>>, String> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
-fn make_collector(part: &Part<'_>) -> Result<Option<Box<dyn Worker>>, String> {
+fn make_collector(part: &Part<'_>) -> Made {
     Ok(part.service.dead_letters.as_ref().map(|_| {
         Box::new(Collector::new(
             &part.ports.context,
@@ -219,7 +222,7 @@ fn make_collector(part: &Part<'_>) -> Result<Option<Box<dyn Worker>>, String> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
-fn make_consumer(part: &Part<'_>) -> Result<Option<Box<dyn Worker>>, String> {
+fn make_consumer(part: &Part<'_>) -> Made {
     let handler = part
         .service
         .inbox

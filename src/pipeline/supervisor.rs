@@ -195,19 +195,16 @@ fn log_change(report: &Report, last: &mut Option<String>) {
     if report.problem == *last {
         return;
     }
-    match &report.problem {
-        Some(problem) => {
-            tracing::warn!(
-                worker.name = report.worker,
-                service = report.service,
-                problem
-            );
-        }
-        None => tracing::info!(
-            worker.name = report.worker,
-            service = report.service,
-            "well again"
-        ),
+    let (worker, service) = (&report.worker, &report.service);
+    if let Some(problem) = &report.problem {
+        tracing::warn!(
+            worker.name = worker,
+            service,
+            problem,
+            "worker has a problem"
+        );
+    } else {
+        tracing::info!(worker.name = worker, service, "worker is well again");
     }
     last.clone_from(&report.problem);
 }

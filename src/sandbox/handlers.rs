@@ -144,7 +144,7 @@ impl Handler for Inventory {
         })
     }
 
-    fn version(&self) -> &str {
+    fn version(&self) -> &'static str {
         VERSION
     }
 }
@@ -189,7 +189,7 @@ impl Handler for Payment {
         })
     }
 
-    fn version(&self) -> &str {
+    fn version(&self) -> &'static str {
         VERSION
     }
 }
@@ -228,7 +228,7 @@ impl Orders {
         let found = tx.fetch_one(SAGA_OF_ORDER, &[number]).await?;
         if let Some([Value::Text(saga_id)]) = found.as_deref() {
             let now = super::tables::time(&self.product, self.clock.now());
-            saga::advance(tx, saga_id, (step, saga_state), now).await?;
+            saga::advance(tx, saga_id, (step, saga_state), (now, &event.event_id)).await?;
         }
         if step == Step::NotCharged {
             emit(tx, &order, "order.cancelled", event).await?;
@@ -243,7 +243,7 @@ impl Handler for Orders {
         over(self.result(event, tx).await)
     }
 
-    fn version(&self) -> &str {
+    fn version(&self) -> &'static str {
         VERSION
     }
 }

@@ -206,7 +206,9 @@ impl<'a> History<'a> {
         let order = Order::draw(number, past.fault, &mut order_rng(1, number));
         let event = order.event(past.event_type, None)?;
         let at = self.ago(minutes);
-        self.order(&order, at).await.map_err(told("an order"))?;
+        self.order(&order, &event.event_id, at)
+            .await
+            .map_err(told("an order"))?;
         let producer = self.service(past.producer)?;
         self.sent(producer.1, &event, at)
             .await
@@ -278,7 +280,7 @@ impl<'a> History<'a> {
     }
 
     /// An order that waits for stock since then.
-    async fn order(&self, order: &Order, at: Timestamp) -> StoreResult<()> {
+    async fn order(&self, order: &Order, event_id: &EventId, at: Timestamp) -> StoreResult<()> {
         let saga_id = SagaId::generate();
         let mut tx = self.orders.begin().await?;
         tx.execute(shop::INSERT_ORDER, &shop::row(order, &saga_id))
@@ -286,6 +288,7 @@ impl<'a> History<'a> {
         let times = Times {
             now: self.time(at),
             deadline: self.time(at.plus(saga::DEADLINE)),
+            event_id: Some(event_id.clone()),
         };
         saga::start(tx.as_mut(), &saga_id, order.order_no, &times).await?;
         tx.commit().await
@@ -301,9 +304,7 @@ impl<'a> History<'a> {
         let mut tx = store.begin().await?;
         tx.append(event).await?;
         tx.commit().await?;
-        let claim = store
-            .claim_batch(&claim_of(Duration::from_secs(60)))
-            .await?;
+        let claim = store.claim_batch(&claim_of(Duration::from_mins(1))).await?;
         let ids: Vec<_> = claim
             .events
             .iter()
@@ -330,7 +331,7 @@ impl<'a> History<'a> {
         tx.commit().await?;
         let claim = self
             .orders
-            .claim_batch(&claim_of(Duration::from_secs(60)))
+            .claim_batch(&claim_of(Duration::from_mins(1)))
             .await?;
         let attempts: Vec<_> = claim
             .events
@@ -375,6 +376,7 @@ impl<'a> History<'a> {
             let times = Times {
                 now: self.time(at),
                 deadline: self.time(at.plus(saga::DEADLINE)),
+                event_id: None,
             };
             let id = SagaId::generate();
             saga::write(tx.as_mut(), &id, (number, state), (steps, &times)).await?;
@@ -386,12 +388,14 @@ impl<'a> History<'a> {
     async fn crashed(&self, first: i64) -> StoreResult<()> {
         for number in first..first + 3 {
             let order = Order::draw(number, Fault::None, &mut order_rng(1, number));
-            self.order(&order, self.clock.now()).await?;
-            if let Ok(event) = order.event("order.created", None) {
-                let mut tx = self.orders.begin().await?;
-                tx.append(&event).await?;
-                tx.commit().await?;
-            }
+            let Ok(event) = order.event("order.created", None) else {
+                continue;
+            };
+            self.order(&order, &event.event_id, self.clock.now())
+                .await?;
+            let mut tx = self.orders.begin().await?;
+            tx.append(&event).await?;
+            tx.commit().await?;
         }
         self.orders
             .claim_batch(&claim_of(Duration::from_millis(500)))
@@ -425,7 +429,7 @@ impl<'a> History<'a> {
             version: detail.letter.version,
             payload_sha256: detail.letter.payload_sha256,
             token: token.clone(),
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
         };
         let record = |phase: &str, detail: &str| AuditRecord {
             actor: operation.actor.clone(),

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use crate::model::ids::SagaId;
+use crate::model::ids::{EventId, SagaId};
 use crate::store::{BusinessTx, StoreResult, Value};
 
 /// How long an order may take.
 pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Instants as the database stores them.
+/// Instants as the database stores them, and the event that goes with them.
 pub(super) struct Times {
     pub(super) now: Value,
     pub(super) deadline: Value,
+    pub(super) event_id: Option<EventId>,
 }
 
 /// What happened to an order.
@@ -31,12 +32,12 @@ pub(super) enum Step {
 const INSERT_SAGA: &str = "INSERT INTO sagas (saga_id, saga_type, business_key, state, version, \
      deadline_at, created_at, updated_at) VALUES (?, 'order', ?, ?, 1, ?, ?, ?)";
 const INSERT_STEP: &str = "INSERT INTO saga_steps (saga_id, step_no, name, forward_state, \
-     compensation_state, attempts, last_error, timeout_at, forward_key, compensation_key) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+     compensation_state, attempts, last_error, timeout_at, forward_key, compensation_key, \
+     updated_at, event_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const MOVE_SAGA: &str = "UPDATE sagas SET state = ?, version = version + 1, updated_at = ? \
      WHERE saga_id = ? AND state = 'running'";
-const MOVE_STEP: &str = "UPDATE saga_steps SET forward_state = ?, compensation_state = ? \
-     WHERE saga_id = ? AND step_no = ?";
+const MOVE_STEP: &str = "UPDATE saga_steps SET forward_state = ?, compensation_state = ?, \
+     event_id = ?, updated_at = ? WHERE saga_id = ? AND step_no = ?";
 
 /// A step as it is first written.
 pub(super) struct NewStep {
@@ -110,6 +111,11 @@ pub(super) async fn write(
             times.deadline.clone(),
             Value::Text(format!("{order_no}:{}", step.name)),
             Value::Text(format!("{order_no}:{}:undo", step.name)),
+            times.now.clone(),
+            match &times.event_id {
+                Some(event_id) if no == 1 => Value::Text(event_id.to_string()),
+                _ => Value::Null,
+            },
         ];
         tx.execute(INSERT_STEP, &row).await?;
     }
@@ -121,10 +127,10 @@ pub(super) async fn advance(
     tx: &mut dyn BusinessTx,
     saga_id: &str,
     (step, state): (Step, &str),
-    now: Value,
+    (now, event_id): (Value, &EventId),
 ) -> StoreResult<()> {
     let id = Value::Text(saga_id.to_owned());
-    let row = [Value::Text(state.to_owned()), now, id.clone()];
+    let row = [Value::Text(state.to_owned()), now.clone(), id.clone()];
     tx.execute(MOVE_SAGA, &row).await?;
     let moves: &[(i64, &str, &str)] = match step {
         Step::Reserved => &[(1, "succeeded", "pending"), (2, "in_flight", "pending")],
@@ -144,6 +150,8 @@ pub(super) async fn advance(
         let row = [
             Value::Text((*forward).to_owned()),
             Value::Text((*compensation).to_owned()),
+            Value::Text(event_id.to_string()),
+            now.clone(),
             id.clone(),
             Value::Int(*no),
         ];

@@ -84,6 +84,7 @@ impl Shop {
             let times = saga::Times {
                 now: time(&product, now),
                 deadline: time(&product, now.plus(saga::DEADLINE)),
+                event_id: events.first().map(|event| event.event_id.clone()),
             };
             saga::start(tx.as_mut(), &saga_id, number, &times).await?;
             for event in &events {
