@@ -101,9 +101,10 @@ fn show(session: &Session, plan: &Plan) -> Outcome {
     } else {
         answer.exit = Exit::Refused;
         let checks: Vec<_> = plan.refusals().map(|line| line.check.as_str()).collect();
-        answer
-            .notes
-            .push(format!("refused: {}; nothing was changed", checks.join(", ")));
+        answer.notes.push(format!(
+            "refused: {}; nothing was changed",
+            checks.join(", ")
+        ));
     }
     session.write(&answer)
 }
@@ -135,8 +136,14 @@ async fn confirm(session: &Session, plan: &Plan, act: &Act) -> Outcome<Confirmat
 fn from_flags(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
     let rules = &plan.confirm;
     let missing: Vec<_> = [
-        (rules.ticket_pattern.is_some() && act.ticket.is_none(), "--ticket"),
-        (rules.context_name.is_some() && act.context_name.is_none(), "--context-name"),
+        (
+            rules.ticket_pattern.is_some() && act.ticket.is_none(),
+            "--ticket",
+        ),
+        (
+            rules.context_name.is_some() && act.context_name.is_none(),
+            "--context-name",
+        ),
         (rules.count.is_some() && act.count.is_none(), "--count"),
         (rules.word.is_some() && act.word.is_none(), "--word"),
     ]
@@ -181,13 +188,21 @@ fn ask(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
     let context_name = rules
         .context_name
         .as_ref()
-        .map(|name| given_or_asked(act.context_name.as_ref(), &format!("type the context's name ({name})")))
+        .map(|name| {
+            given_or_asked(
+                act.context_name.as_ref(),
+                &format!("type the context's name ({name})"),
+            )
+        })
         .transpose()?;
     let count = rules
         .count
         .map(|count| {
             let given = act.count.map(|count| count.to_string());
-            let typed = given_or_asked(given.as_ref(), &format!("type the number of events ({count})"))?;
+            let typed = given_or_asked(
+                given.as_ref(),
+                &format!("type the number of events ({count})"),
+            )?;
             typed
                 .parse()
                 .map_err(|_| Failure::usage("that is no number; nothing was changed"))
@@ -200,7 +215,10 @@ fn ask(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
         .transpose()?;
     // Enter alone never confirms.
     if prompt(&format!("y to {}, anything else cancels", plan.verb.word()))? != "y" {
-        return Err(Failure::new(Exit::Refused, "cancelled; nothing was changed"));
+        return Err(Failure::new(
+            Exit::Refused,
+            "cancelled; nothing was changed",
+        ));
     }
     Ok(Confirmation {
         reason,
@@ -282,7 +300,12 @@ fn report(session: &Session, applied: &Applied, wait: Option<Duration>) -> Outco
     }
     let states = || applied.items.iter().map(|item| item.state);
     answer.exit = Exit::of_items(states(), wait.is_some());
-    let is_open = |state| matches!(state, ItemState::Published | ItemState::Unknown | ItemState::Publishing);
+    let is_open = |state| {
+        matches!(
+            state,
+            ItemState::Published | ItemState::Unknown | ItemState::Publishing
+        )
+    };
     if states().any(is_open) {
         let id = &applied.operation_id;
         answer.notes.push(match wait {
@@ -290,7 +313,9 @@ fn report(session: &Session, applied: &Applied, wait: Option<Duration>) -> Outco
                 "no proof within {}; look again: redrive operations show {id}",
                 duration::show(wait)
             ),
-            None => format!("proof is still to come: redrive operations show {id}, or use --wait 30s"),
+            None => {
+                format!("proof is still to come: redrive operations show {id}, or use --wait 30s")
+            }
         });
     }
     if session.format == Format::Csv && !answer.notes.is_empty() {

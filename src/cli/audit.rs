@@ -49,7 +49,12 @@ const ENTRIES: &[Column] = &[
     flexible("reason"),
 ];
 
-const CHAINS: &[Column] = &[left("service"), left("chain"), right("entries"), left("fault")];
+const CHAINS: &[Column] = &[
+    left("service"),
+    left("chain"),
+    right("entries"),
+    left("fault"),
+];
 
 pub(super) async fn run(session: &Session, args: &AuditArgs) -> Outcome {
     match &args.what {
@@ -73,7 +78,13 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
         let service = part.service.as_str();
         more |= listing.is_full(entries.len());
         for entry in entries {
-            if !filter.matches(&InService { service, row: entry }, answer.as_of) {
+            if !filter.matches(
+                &InService {
+                    service,
+                    row: entry,
+                },
+                answer.as_of,
+            ) {
                 continue;
             }
             answer.item_of(service, entry)?;
@@ -91,9 +102,9 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
     }
     answer.more = Some(more);
     if more {
-        answer
-            .notes
-            .push(format!("the newest {limit} of each journal; --limit N or --all reads more"));
+        answer.notes.push(format!(
+            "the newest {limit} of each journal; --limit N or --all reads more"
+        ));
     } else if answer.items.is_empty() {
         answer.notes.push("none".to_owned());
     }
@@ -122,7 +133,12 @@ async fn verify(session: &Session) -> Outcome {
         answer.item(&json!({
             "service": service, "is_whole": is_whole, "entries": entries, "fault": fault,
         }))?;
-        answer.notes.extend(entries.map(|n| format!("{service}: {} entries, each follows the one before", grouped(n))));
+        answer.notes.extend(entries.map(|n| {
+            format!(
+                "{service}: {} entries, each follows the one before",
+                grouped(n)
+            )
+        }));
         answer.table.push(vec![
             Cell::text(&service),
             match is_whole {
@@ -136,5 +152,9 @@ async fn verify(session: &Session) -> Outcome {
     }
     // A broken chain is worse news than another journal that could not be read.
     let exit = session.write(&answer)?;
-    Ok(if answer.exit == Exit::Findings { Exit::Findings } else { exit })
+    Ok(if answer.exit == Exit::Findings {
+        Exit::Findings
+    } else {
+        exit
+    })
 }

@@ -48,6 +48,8 @@ pub(super) async fn run(session: &Session) -> Outcome {
     if problems > 0 {
         answer.exit = Exit::Findings;
     }
-    answer.notes.push(format!("{problems} problems, {warnings} warnings"));
+    answer
+        .notes
+        .push(format!("{problems} problems, {warnings} warnings"));
     session.write(&answer)
 }

@@ -154,7 +154,11 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         limit: args.listing.page_rows(session.context()),
     };
     let snapshot = session.services.observer.dead_letters(&view).await;
-    let kind = if args.by.is_some() { "dead_letter_causes" } else { "dead_letters" };
+    let kind = if args.by.is_some() {
+        "dead_letter_causes"
+    } else {
+        "dead_letters"
+    };
     let mut answer = session.answer(kind);
     let parts: Vec<_> = snapshot
         .services
@@ -214,8 +218,13 @@ fn known_service(session: &Session, name: &str) -> Outcome<()> {
 
 fn facts_of(parts: Vec<PerService<DeadLetterFacts>>, name: &str) -> Outcome<DeadLetterFacts> {
     match parts.into_iter().find(|part| part.service == name) {
-        Some(PerService { value: Some(facts), .. }) => Ok(facts),
-        Some(PerService { unread: Some(unread), .. }) => Err(unread.into()),
+        Some(PerService {
+            value: Some(facts), ..
+        }) => Ok(facts),
+        Some(PerService {
+            unread: Some(unread),
+            ..
+        }) => Err(unread.into()),
         _ => Err(Failure::internal(format!(
             "dead letters of {name} are missing from the snapshot"
         ))),
@@ -270,7 +279,9 @@ fn causes(answer: &mut Answer, parts: &[&PerService<DeadLetterFacts>]) -> Outcom
     }
     answer.more = Some(truncated);
     if truncated {
-        answer.notes.push("grouping stopped at its limit: counts are lower bounds".to_owned());
+        answer
+            .notes
+            .push("grouping stopped at its limit: counts are lower bounds".to_owned());
     } else if answer.items.is_empty() {
         answer.notes.insert(0, "none".to_owned());
     }
@@ -292,7 +303,11 @@ fn cells(service: &str, letter: &DeadLetter, now: Timestamp) -> Vec<Cell> {
         Cell::integer(Some(letter.deaths)),
         Cell::integer(Some(letter.replays)),
         Cell::text(letter.status.word()),
-        Cell::text(if letter.replay_allowed { "allowed" } else { "not allowed" }),
+        Cell::text(if letter.replay_allowed {
+            "allowed"
+        } else {
+            "not allowed"
+        }),
         Cell::optional(letter.owner.as_ref()),
         Cell::optional(letter.error_summary.as_ref().or(Some(&letter.error_class))),
     ]

@@ -111,7 +111,9 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
     head.push(format!(
         "key        {}  v{}",
         or_dash(letter.aggregate_id.as_ref().map(|id| id.as_str())),
-        letter.aggregate_version.map_or_else(|| "–".to_owned(), |v| v.to_string())
+        letter
+            .aggregate_version
+            .map_or_else(|| "–".to_owned(), |v| v.to_string())
     ));
     head.push(format!(
         "died       {} ago at {} in {} ({}), {} deaths, {} replays",
@@ -122,7 +124,15 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
         letter.deaths,
         letter.replays
     ));
-    head.push(format!("error      {}", or_dash(letter.error_summary.as_deref().or(Some(&letter.error_class)))));
+    head.push(format!(
+        "error      {}",
+        or_dash(
+            letter
+                .error_summary
+                .as_deref()
+                .or(Some(&letter.error_class))
+        )
+    ));
     head.push(format!(
         "owner      {}   note {}",
         or_dash(letter.owner.as_deref()),
@@ -138,7 +148,11 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
         head.push(format!("inbox      {}: {state}", safe(&part.service)));
     }
     for (name, value) in view.detail.message.properties.headers.iter() {
-        head.push(format!("header     {}: {}", safe(name), safe(&value.display())));
+        head.push(format!(
+            "header     {}: {}",
+            safe(name),
+            safe(&value.display())
+        ));
     }
     for death in &view.detail.deaths {
         head.push(format!(
@@ -152,7 +166,8 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
     for row in &view.sequence.rows {
         head.push(format!(
             "sequence   v{} {} {} {}",
-            row.aggregate_version.map_or_else(|| "–".to_owned(), |v| v.to_string()),
+            row.aggregate_version
+                .map_or_else(|| "–".to_owned(), |v| v.to_string()),
             safe(row.event_id.as_str()),
             safe(&row.event_type),
             row.state.word()
@@ -162,7 +177,9 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
         "payload    {} B  sha256 {}",
         letter.payload_bytes, letter.payload_sha256
     ));
-    let data = item.pointer("/detail/message/payload/data").and_then(Value::as_str);
+    let data = item
+        .pointer("/detail/message/payload/data")
+        .and_then(Value::as_str);
     let is_masked = data.is_some_and(|data| data.contains(mask::MASK));
     head.push(match data {
         Some(data) if is_masked => safe(data),

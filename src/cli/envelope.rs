@@ -254,7 +254,9 @@ mod tests {
     fn p_10_json_cannot_act_on_a_terminal_and_stays_equal() {
         let mut answer = answer();
         let wild = "\u{1b}]0;x\u{7}\u{9b}31m\u{7f}\u{202e}\u{e0001} 注文";
-        answer.item(&serde_json::json!({ "error": wild })).expect("item");
+        answer
+            .item(&serde_json::json!({ "error": wild }))
+            .expect("item");
         let json = answer.json(false).expect("json");
         assert!(!json.contains(['\u{1b}', '\u{9b}', '\u{7f}', '\u{202e}', '\u{e0001}']));
         assert!(json.contains("注文"));

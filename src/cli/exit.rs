@@ -28,11 +28,23 @@ impl Exit {
     /// Every code with its meaning, for help and docs.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Fine, "fine"),
-        (Self::Internal, "internal error, or the answer could not be written"),
-        (Self::Usage, "wrong usage, unknown id, unusable configuration"),
-        (Self::Findings, "findings: unhealthy, a failed check, a replay that died again"),
+        (
+            Self::Internal,
+            "internal error, or the answer could not be written",
+        ),
+        (
+            Self::Usage,
+            "wrong usage, unknown id, unusable configuration",
+        ),
+        (
+            Self::Findings,
+            "findings: unhealthy, a failed check, a replay that died again",
+        ),
         (Self::Refused, "refused by a guard; nothing was done"),
-        (Self::Unreachable, "a dependency is unreachable; the answer is not complete"),
+        (
+            Self::Unreachable,
+            "a dependency is unreachable; the answer is not complete",
+        ),
         (Self::Partial, "partly done"),
         (Self::Unknown, "outcome unknown"),
     ];

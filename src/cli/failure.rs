@@ -1,10 +1,10 @@
 //! Why a command could not answer: one sentence for a person, and the exit code for a script.
 
+use crate::assembly::StoreError;
 use crate::config::ConfigError;
 use crate::model::filter::FilterError;
 use crate::observe::snapshot::Unread;
 use crate::operate::plan::OperateError;
-use crate::store::StoreError;
 
 use super::exit::Exit;
 
@@ -67,7 +67,9 @@ impl From<OperateError> for Failure {
     fn from(error: OperateError) -> Self {
         match error {
             OperateError::Refused { .. } => Self::new(Exit::Refused, error.to_string()),
-            OperateError::NotFound(_) | OperateError::Ambiguous(_) => Self::usage(error.to_string()),
+            OperateError::NotFound(_) | OperateError::Ambiguous(_) => {
+                Self::usage(error.to_string())
+            }
             OperateError::Store(error) => error.into(),
             OperateError::Broker(error) => Self::new(Exit::Unreachable, error.to_string()),
         }

@@ -43,12 +43,15 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
         }
         hidden |= leases.truncated;
         if leases.truncated {
-            answer
-                .notes
-                .push(format!("{service}: more claimed rows than were read; counts are lower bounds"));
+            answer.notes.push(format!(
+                "{service}: more claimed rows than were read; counts are lower bounds"
+            ));
         }
         for group in &leases.groups {
-            let row = InService { service, row: group };
+            let row = InService {
+                service,
+                row: group,
+            };
             if !filter.matches(&row, answer.as_of) {
                 continue;
             }
@@ -79,7 +82,9 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
     if shown == 0 {
         answer.notes.insert(0, "no claims".to_owned());
     } else if hidden {
-        answer.notes.insert(0, format!("{shown} shown; there are more"));
+        answer
+            .notes
+            .insert(0, format!("{shown} shown; there are more"));
     }
     session.write(&answer)
 }

@@ -34,7 +34,10 @@ pub struct Listing {
 impl Listing {
     /// The filter for one kind of row.
     pub(super) fn filter(&self, kind: FilterKind) -> Outcome<Filter> {
-        Ok(Filter::parse_for(kind, self.filter.as_deref().unwrap_or_default())?)
+        Ok(Filter::parse_for(
+            kind,
+            self.filter.as_deref().unwrap_or_default(),
+        )?)
     }
 
     /// Rows wanted.

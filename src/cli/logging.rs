@@ -30,7 +30,9 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
         Some(Command::Worker(_)) => (false, LevelFilter::INFO),
         Some(_) => (false, LevelFilter::WARN),
     };
-    let env = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let env = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|text| !text.is_empty());
     let wanted = match (cli.global.log_level, env) {
         (Some(level), _) => EnvFilter::default().add_directive(level.into()),
         (None, Some(text)) => EnvFilter::try_new(text)
@@ -40,7 +42,9 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
     let ours = filter_fn(|event| {
         event.target().starts_with("redrive") || *event.level() <= tracing::Level::INFO
     });
-    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_target(true);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(true);
     let (guard, started) = if is_console {
         // A console whose state directory cannot be written still opens; it just keeps no log.
         let Some(file) = log_file() else {
@@ -64,8 +68,13 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
 
 /// `$XDG_STATE_HOME/redrive/`, else `~/.local/state/redrive/`: one file a day.
 fn log_file() -> Option<tracing_appender::rolling::RollingFileAppender> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let state =
+        set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
     tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("redrive")

@@ -50,7 +50,9 @@ pub(super) async fn run(session: &Session, args: &MigrateArgs) -> Outcome {
     answer.table = Table::new(COLUMNS);
     let mut missing = 0_usize;
     for step in &steps {
-        let was_applied = before.iter().any(|old| old.name == step.name && old.is_applied);
+        let was_applied = before
+            .iter()
+            .any(|old| old.name == step.name && old.is_applied);
         let state = match (step.is_applied, was_applied) {
             (true, false) => "applied now",
             (true, true) => "applied",
@@ -61,7 +63,9 @@ pub(super) async fn run(session: &Session, args: &MigrateArgs) -> Outcome {
             "service": args.service, "name": step.name, "is_applied": step.is_applied,
             "applied_now": step.is_applied && !was_applied, "sql": step.sql,
         }))?;
-        answer.table.push(vec![Cell::text(&step.name), Cell::text(state)]);
+        answer
+            .table
+            .push(vec![Cell::text(&step.name), Cell::text(state)]);
         if !step.is_applied {
             let sql = step.sql.lines().map(crate::base::text::safe);
             answer.notes.push(format!("-- {}", step.name));

@@ -74,15 +74,30 @@ pub struct Cli {
 
 /// Options of every subcommand.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Everywhere", next_display_order = 900)]
 pub struct Global {
     /// Context of the configuration to use [default: its default_context]
-    #[arg(long, short, global = true, value_name = "NAME", env = "REDRIVE_CONTEXT", hide_env_values = true)]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_name = "NAME",
+        env = "REDRIVE_CONTEXT",
+        hide_env_values = true
+    )]
     pub context: Option<String>,
     /// Configuration file [default: $REDRIVE_CONFIG, then $XDG_CONFIG_HOME/redrive/redrive.toml, then ~/.config/redrive/redrive.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Form of the answer on stdout
-    #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     pub output: Format,
     /// Write nothing, whatever the context allows
     #[arg(long, global = true)]
@@ -154,7 +169,11 @@ pub fn main(console: OpenConsole) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Fine
+            };
             return match error.print() {
                 Ok(()) => exit.into(),
                 Err(io) => output::report(&Failure::from(io)).into(),

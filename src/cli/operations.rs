@@ -100,7 +100,10 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
         let service = part.service.as_str();
         more |= listing.is_full(operations.len());
         for operation in operations {
-            let row = InService { service, row: operation };
+            let row = InService {
+                service,
+                row: operation,
+            };
             if !filter.matches(&row, answer.as_of) {
                 continue;
             }
@@ -121,9 +124,9 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
     }
     answer.more = Some(more);
     if more {
-        answer
-            .notes
-            .push(format!("the newest {limit} of each journal; --limit N or --all reads more"));
+        answer.notes.push(format!(
+            "the newest {limit} of each journal; --limit N or --all reads more"
+        ));
     } else if answer.items.is_empty() {
         answer.notes.push("none".to_owned());
     }
@@ -146,7 +149,11 @@ fn summary(operation: &Operation) -> String {
         return item.state.word().to_owned();
     }
     let counts = ItemState::ALL.into_iter().filter_map(|state| {
-        let n = operation.items.iter().filter(|item| item.state == state).count();
+        let n = operation
+            .items
+            .iter()
+            .filter(|item| item.state == state)
+            .count();
         (n > 0).then(|| format!("{n} {}", state.word()))
     });
     counts.collect::<Vec<_>>().join(", ")
@@ -156,7 +163,12 @@ async fn show(session: &Session, id: &str) -> Outcome {
     let mut answer = session.answer("operation");
     prove(session, &mut answer.unread).await;
     let id = OperationId::new(id);
-    for (service, store) in session.services.ports.iter().filter(|(service, _)| service.journal) {
+    for (service, store) in session
+        .services
+        .ports
+        .iter()
+        .filter(|(service, _)| service.journal)
+    {
         match store.operation(&id).await {
             Ok(None) => {}
             Ok(Some(operation)) => {
@@ -164,7 +176,9 @@ async fn show(session: &Session, id: &str) -> Outcome {
                 describe(&mut answer, &service.name, &operation);
                 answer.exit = Exit::of_items(operation.items.iter().map(|item| item.state), false);
                 // Found: what another journal could not answer does not matter any more.
-                answer.unread.retain(|unread| !unread.what.starts_with("journal of "));
+                answer
+                    .unread
+                    .retain(|unread| !unread.what.starts_with("journal of "));
                 return session.write(&answer);
             }
             Err(error) => answer.unread.push(Unread {
@@ -186,9 +200,18 @@ async fn show(session: &Session, id: &str) -> Outcome {
 fn describe(answer: &mut super::envelope::Answer, service: &str, operation: &Operation) {
     let safe = crate::base::text::safe;
     answer.head = vec![
-        format!("{} {} in {}", operation.verb.word(), operation.operation_id, safe(service)),
+        format!(
+            "{} {} in {}",
+            operation.verb.word(),
+            operation.operation_id,
+            safe(service)
+        ),
         format!("state    {}", operation.state.word()),
-        format!("by       {} at {}", safe(&operation.actor), operation.created_at),
+        format!(
+            "by       {} at {}",
+            safe(&operation.actor),
+            operation.created_at
+        ),
         format!("reason   {}", safe(&operation.reason)),
     ];
     if let Some(ticket) = &operation.ticket {
@@ -197,7 +220,9 @@ fn describe(answer: &mut super::envelope::Answer, service: &str, operation: &Ope
     if let Some(at) = operation.finished_at {
         answer.head.push(format!("finished {at}"));
     }
-    answer.head.push(format!("plan     {}", operation.plan_digest));
+    answer
+        .head
+        .push(format!("plan     {}", operation.plan_digest));
     answer.table = Table::new(ITEMS);
     for item in &operation.items {
         answer.table.push(vec![

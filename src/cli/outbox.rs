@@ -100,7 +100,9 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
             continue;
         };
         answer.head.push(counts_line(&part.service, &facts.counts));
-        total = total.zip(count_of(&facts.counts, state)).map(|(a, b)| a.plus(b));
+        total = total
+            .zip(count_of(&facts.counts, state))
+            .map(|(a, b)| a.plus(b));
         first.push((part.service.clone(), facts.page.clone()));
     }
     let next = async |name: &str, after| {
@@ -139,9 +141,16 @@ fn known_outbox(session: &Session, name: &str) -> Outcome<()> {
 fn facts_of(parts: Vec<PerService<OutboxFacts>>, name: &str) -> Outcome<OutboxFacts> {
     let part = parts.into_iter().find(|part| part.service == name);
     match part {
-        Some(PerService { value: Some(facts), .. }) => Ok(facts),
-        Some(PerService { unread: Some(unread), .. }) => Err(unread.into()),
-        _ => Err(Failure::internal(format!("outbox of {name} is missing from the snapshot"))),
+        Some(PerService {
+            value: Some(facts), ..
+        }) => Ok(facts),
+        Some(PerService {
+            unread: Some(unread),
+            ..
+        }) => Err(unread.into()),
+        _ => Err(Failure::internal(format!(
+            "outbox of {name} is missing from the snapshot"
+        ))),
     }
 }
 
@@ -161,7 +170,8 @@ pub(super) fn counts_line(service: &str, counts: &OutboxCounts) -> String {
         .oldest_due_s
         .map(|s| format!(", oldest {}", crate::base::human::age(s)))
         .unwrap_or_default();
-    let known = |count: Option<Count>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    let known =
+        |count: Option<Count>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
     format!(
         "{}: {} pending ({} due{oldest}), {} sending ({} expired), {} failed, {} sent",
         crate::base::text::safe(service),
@@ -175,7 +185,9 @@ pub(super) fn counts_line(service: &str, counts: &OutboxCounts) -> String {
 }
 
 fn cells(service: &str, row: &OutboxRow, now: crate::base::clock::Timestamp) -> Vec<Cell> {
-    let due_in = row.next_attempt_at.filter(|_| row.state == OutboxState::Pending);
+    let due_in = row
+        .next_attempt_at
+        .filter(|_| row.state == OutboxState::Pending);
     vec![
         Cell::text(service),
         Cell::text(row.event_id.as_str()),

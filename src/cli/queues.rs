@@ -61,17 +61,25 @@ pub(super) async fn run(session: &Session, args: &QueuesArgs) -> Outcome {
             }
         }
         let has_more = snapshot.total.is_some_and(|total| seen < total);
-        answer.total = snapshot.total.filter(|_| filter.is_empty()).map(Count::Exact);
+        answer.total = snapshot
+            .total
+            .filter(|_| filter.is_empty())
+            .map(Count::Exact);
         answer.more = Some(has_more || answer.items.len() >= args.listing.wanted());
         if !args.listing.all || is_empty || !has_more || !snapshot.unread.is_empty() {
             let shown = grouped(answer.items.len() as u64);
             let total = snapshot.total.map_or_else(|| "?".to_owned(), grouped);
-            answer.notes.insert(0, format!("{shown} of {total} queues shown"));
+            answer
+                .notes
+                .insert(0, format!("{shown} of {total} queues shown"));
             break;
         }
         page += 1;
     }
-    if answer.total.is_some_and(|total| total.floor() == answer.items.len() as u64) {
+    if answer
+        .total
+        .is_some_and(|total| total.floor() == answer.items.len() as u64)
+    {
         answer.more = Some(false);
     }
     session.write(&answer)
@@ -81,13 +89,21 @@ fn describe(answer: &mut Answer, snapshot: &QueueSnapshot) {
     if let Some(overview) = &snapshot.overview {
         answer.head.push(crate::base::text::safe(&overview.product));
         for node in overview.nodes.iter().flatten() {
-            let alarms = [(node.memory_alarm, "MEMORY ALARM"), (node.disk_alarm, "DISK ALARM")];
+            let alarms = [
+                (node.memory_alarm, "MEMORY ALARM"),
+                (node.disk_alarm, "DISK ALARM"),
+            ];
             for (_, name) in alarms.iter().filter(|(alarm, _)| *alarm == Some(true)) {
-                answer.head.push(format!("node {}: {name}", crate::base::text::safe(&node.name)));
+                answer.head.push(format!(
+                    "node {}: {name}",
+                    crate::base::text::safe(&node.name)
+                ));
             }
         }
         if let Some(problem) = &overview.nodes_problem {
-            answer.notes.push(format!("nodes: {}", crate::base::text::safe(problem)));
+            answer
+                .notes
+                .push(format!("nodes: {}", crate::base::text::safe(problem)));
         }
     }
     if snapshot.statistics_off {
@@ -116,7 +132,9 @@ fn cells(queue: &QueueView) -> Vec<Cell> {
         Cell::rate(facts.rate_in),
         Cell::rate(facts.rate_out),
         Cell::rate(facts.rate_redelivered),
-        queue.lag_s.map_or_else(Cell::unknown, |lag| Cell::seconds(Some(lag))),
+        queue
+            .lag_s
+            .map_or_else(Cell::unknown, |lag| Cell::seconds(Some(lag))),
         target,
         Cell::text(queue.warnings.join("; ")),
     ]

@@ -23,7 +23,12 @@ pub struct RepairArgs {
     #[arg(long, value_name = "NAME")]
     pub consumer: Option<String>,
     /// File with the new payload; - is stdin
-    #[arg(long, value_name = "FILE", required_unless_present = "editor", conflicts_with = "editor")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "editor",
+        conflicts_with = "editor"
+    )]
     pub payload_file: Option<PathBuf>,
     /// Edit the stored payload in $VISUAL or $EDITOR
     #[arg(long)]

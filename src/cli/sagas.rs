@@ -66,7 +66,9 @@ pub(super) async fn run(session: &Session, args: &SagasArgs) -> Outcome {
     if answer.items.is_empty() {
         answer.notes.push("none".to_owned());
     } else if more {
-        answer.notes.push(format!("{} shown; there are more", answer.items.len()));
+        answer
+            .notes
+            .push(format!("{} shown; there are more", answer.items.len()));
     }
     session.write(&answer)
 }

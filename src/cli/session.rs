@@ -20,6 +20,8 @@ pub struct Session {
     pub format: Format,
     /// Nothing may be written.
     pub read_only: bool,
+    /// Names of all contexts of the configuration.
+    pub contexts: Vec<String>,
 }
 
 impl Session {
@@ -42,7 +44,23 @@ impl Session {
             read_only: global.read_only || context.read_only,
             services,
             format: global.output,
+            contexts: loaded
+                .config
+                .contexts
+                .iter()
+                .map(|context| context.name.clone())
+                .collect(),
         })
+    }
+
+    /// A session in a context that is open already.
+    pub(super) fn of(services: Services, format: Format) -> Self {
+        Self {
+            read_only: services.ports.context.read_only,
+            contexts: vec![services.ports.context.name.clone()],
+            services,
+            format,
+        }
     }
 
     /// The context's configuration.

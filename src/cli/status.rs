@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use crate::assembly::Flow;
 use crate::base::human;
 use crate::base::text::safe;
-use crate::broker::Flow;
 use crate::model::count::Count;
 use crate::observe::snapshot::{FlowSnapshot, HealthSnapshot, ServerHealth, Unread};
 
@@ -40,7 +40,11 @@ pub(super) async fn run(session: &Session) -> Outcome {
         answer.part(part);
     }
     for server in servers(&health).filter(|server| server.is_up == Some(false)) {
-        if !answer.unread.iter().any(|unread| unread.what == server.name) {
+        if !answer
+            .unread
+            .iter()
+            .any(|unread| unread.what == server.name)
+        {
             answer.unread.push(Unread {
                 what: server.name.clone(),
                 reason: server.detail.clone(),
@@ -106,7 +110,10 @@ fn problems(
     if let Some(skew) = health.skew_us
         && u128::from(skew.unsigned_abs()) > skew_max.as_micros()
     {
-        #[expect(clippy::cast_precision_loss, reason = "shown in seconds with one decimal")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "shown in seconds with one decimal"
+        )]
         let skew_s = skew as f64 / 1e6;
         out.push(format!("a database clock is {skew_s:+.1}s away from ours"));
     }
@@ -151,7 +158,9 @@ fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: 
     }
     for part in &flow.outboxes {
         if let Some(counts) = &part.value {
-            answer.head.push(format!("outbox {}", counts_line(&part.service, counts)));
+            answer
+                .head
+                .push(format!("outbox {}", counts_line(&part.service, counts)));
         }
     }
     let number = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), human::grouped);
@@ -165,7 +174,9 @@ fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: 
             number(hop.consumers),
         ));
     }
-    let dead = flow.dead_open.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let dead = flow
+        .dead_open
+        .map_or_else(|| "?".to_owned(), |n| n.to_string());
     answer.head.push(format!("dead letters: {dead} open"));
 }
 

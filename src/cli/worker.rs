@@ -40,7 +40,10 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
     if session.read_only {
         return Err(Failure::new(
             Exit::Refused,
-            format!("{} is read-only and a worker writes; nothing was started", session.context().name),
+            format!(
+                "{} is read-only and a worker writes; nothing was started",
+                session.context().name
+            ),
         ));
     }
     let workers = session.services.workers(&args.workers)?;
@@ -70,12 +73,20 @@ async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
                 is_unreachable: false,
             });
         }
-        let did: Vec<_> = report.counts.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        let did: Vec<_> = report
+            .counts
+            .iter()
+            .map(|(name, n)| format!("{n} {name}"))
+            .collect();
         answer.item(&report)?;
         answer.table.push(vec![
             Cell::text(&report.worker),
             Cell::text(&report.service),
-            if did.is_empty() { Cell::text("nothing to do") } else { Cell::text(did.join(", ")) },
+            if did.is_empty() {
+                Cell::text("nothing to do")
+            } else {
+                Cell::text(did.join(", "))
+            },
             Cell::optional(report.problem.as_ref()),
         ]);
     }
@@ -89,7 +100,11 @@ async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
     let mut hangup = signal(SignalKind::hangup()).map_err(internal)?;
     let tasks = Tasks::new();
     for worker in &workers {
-        tracing::info!(worker.name = worker.name(), service = worker.service(), "starting");
+        tracing::info!(
+            worker.name = worker.name(),
+            service = worker.service(),
+            "starting"
+        );
     }
     let status = Supervisor::start(workers, &tasks);
     tokio::select! {
@@ -100,7 +115,11 @@ async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
     tracing::info!("stopping: finishing the batch in hand and giving the rest back");
     let is_drained = tasks.stop(DRAIN).await;
     for worker in status.borrow().iter() {
-        let totals: Vec<_> = worker.totals.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        let totals: Vec<_> = worker
+            .totals
+            .iter()
+            .map(|(name, n)| format!("{n} {name}"))
+            .collect();
         tracing::info!(
             worker.name = worker.worker,
             service = worker.service,
