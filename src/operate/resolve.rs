@@ -141,7 +141,7 @@ async fn by_prefix(desk: &Desk, prefix: &str) -> (Vec<String>, Vec<StoreError>) 
         if service.dead_letters.is_some() {
             for status in [DeadLetterStatus::Open, DeadLetterStatus::Replaying] {
                 match store.dead_letter_page(&page(status)).await {
-                    Ok(page) => ids.extend(page.items.into_iter().filter_map(|letter| {
+                    Ok(page) => ids.extend(page.rows.into_iter().filter_map(|letter| {
                         let id = super::wording::subject(&letter);
                         id.starts_with(prefix).then_some(id)
                     })),
