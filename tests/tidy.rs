@@ -65,7 +65,8 @@ const REGISTRIES: &[Registry] = &[
         helpers: &[
             "plan", "guard", "headers", "journal", "runner", "prove", "preflight", "resolve",
             "audit", "annotate", "sequence", "target", "apply", "access", "destination", "unlock",
-            "probe", "line", "test_support",
+            "probe", "line", "test_support", "command_line", "crash", "look", "requeue", "route",
+            "wording",
         ],
     },
     Registry {
