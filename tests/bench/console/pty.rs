@@ -67,7 +67,7 @@ impl Console {
             .map_err(|error| eyre!("{error:#}"))?;
         let (sender, reads) = sync_channel(READS_MAX);
         thread::spawn(move || {
-            let mut buffer = [0; 64 * 1024];
+            let mut buffer = vec![0; 64 * 1024];
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
                 if sender
                     .send((Instant::now(), buffer[..length].to_vec()))
