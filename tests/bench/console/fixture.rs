@@ -17,12 +17,13 @@ const CHUNK: u64 = 100_000;
 /// Which tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fixture {
-    /// 10 000 outbox rows.
+    /// 10 000 outbox rows: 4 000 pending (400 deferred), 500 claimed (100 expired), 1 500 failed,
+    /// the rest sent.
     Small,
     /// 1 000 000 outbox rows, of which as many wait, are claimed or failed as in the small one:
     /// what grew is the history.
     Large,
-    /// 1 000 000 outbox rows, all due, none consumed.
+    /// 1 080 000 outbox rows: a million due, 50 000 deferred, 20 000 failed, 2 000 claimed.
     Backlog,
 }
 
@@ -38,7 +39,8 @@ impl Fixture {
     pub const fn rows(self) -> u64 {
         match self {
             Self::Small => 10_000,
-            Self::Large | Self::Backlog => 1_000_000,
+            Self::Large => 1_000_000,
+            Self::Backlog => 1_080_000,
         }
     }
 }
@@ -86,6 +88,18 @@ impl<'a> Fixtures<'a> {
         Ok(Ready { fixture, url, home })
     }
 }
+
+/// What is filled.
+const TABLES: [&str; 8] = [
+    "outbox_events",
+    "consumer_inbox",
+    "dead_letters",
+    "dead_letter_deaths",
+    "operations",
+    "audit_log",
+    "sagas",
+    "saga_steps",
+];
 
 async fn fill(fixture: Fixture, servers: &Servers, url: &str, home: &Home) -> Result<()> {
     let database = fixture.database();
@@ -142,18 +156,23 @@ fn uuid(kind: &str) -> String {
 }
 
 /// Rows `from` to `to` of the outbox, oldest first, two a second, the newest now.
-///
-/// Except in the backlog, the newest 200 are sent, then come 4 000 pending (3 600 due), 500 claimed
-/// (100 expired) and 1 500 failed, then only sent ones.
 fn outbox(fixture: Fixture, from: u64, to: u64) -> String {
     let rows = fixture.rows();
     let id = uuid("event");
-    let state = match fixture {
-        Fixture::Backlog => "'pending'",
-        Fixture::Small | Fixture::Large => {
+    let (state, is_deferred, is_overdue) = match fixture {
+        // An expired lease would be claimed before any due row.
+        Fixture::Backlog => (
+            "CASE WHEN age < 200 THEN 'sent' WHEN age < 2200 THEN 'sending' \
+             WHEN age < 22200 THEN 'failed' ELSE 'pending' END",
+            "age MOD 20 = 0",
+            "FALSE",
+        ),
+        Fixture::Small | Fixture::Large => (
             "CASE WHEN age < 200 THEN 'sent' WHEN age < 4200 THEN 'pending' \
-             WHEN age < 4700 THEN 'sending' WHEN age < 6200 THEN 'failed' ELSE 'sent' END"
-        }
+             WHEN age < 4700 THEN 'sending' WHEN age < 6200 THEN 'failed' ELSE 'sent' END",
+            "age MOD 10 = 0",
+            "age < 4300",
+        ),
     };
     format!(
         "INSERT INTO outbox_events (event_id, aggregate_id, aggregate_version, event_type, payload, \
@@ -163,9 +182,9 @@ fn outbox(fixture: Fixture, from: u64, to: u64) -> String {
            CONCAT('{{\"order_id\":', seq DIV 3, ',\"total\":', seq MOD 9973, \
              '.50,\"note\":\"', REPEAT('x', 150), '\"}}'), \
            state, CASE state WHEN 'pending' THEN 0 WHEN 'failed' THEN 8 ELSE 1 END, \
-           IF(state = 'pending' AND age < 4200 AND age MOD 10 = 0, @now + INTERVAL 1 DAY, made), \
+           IF(state = 'pending' AND {is_deferred}, @now + INTERVAL 1 DAY, made), \
            IF(state = 'sending', CONCAT('00000000-0000-4000-8000-', LPAD(age DIV 100, 12, '0')), NULL), \
-           IF(state = 'sending', @now + INTERVAL IF(age < 4300, -10, 3600) SECOND, NULL), \
+           IF(state = 'sending', @now + INTERVAL IF({is_overdue}, -10, 3600) SECOND, NULL), \
            IF(state = 'failed', 'no route for order.created', NULL), \
            made, IF(state = 'sent', made + INTERVAL 200000 MICROSECOND, NULL) \
          FROM (SELECT seq, age, @now - INTERVAL (age + 1) * 500000 MICROSECOND AS made, {state} AS state \
@@ -184,11 +203,13 @@ fn inbox(rows: u64, from: u64, to: u64) -> String {
 }
 
 /// 2 000 open dead letters in twelve groups, whatever the table's size, and a tenth of the outbox
-/// closed, with their deaths; operations and audit entries for a hundredth.
+/// closed, with their deaths; operations and audit entries for a hundredth; 300 running sagas, and a
+/// hundredth finished.
 fn journal(rows: u64) -> Vec<String> {
     let id = uuid("letter");
     let letters = 2_000 + rows / 10;
     let log = rows / 100;
+    let sagas = 300 + rows / 100;
     let ago = format!("@now - INTERVAL ({letters} - seq) SECOND");
     let logged = format!("@now - INTERVAL ({log} - seq) SECOND");
     vec![
@@ -225,6 +246,20 @@ fn journal(rows: u64) -> Vec<String> {
                previous_hash, hash) \
              SELECT seq, {logged}, 'bench@localhost', 'discard', 'outcome', CONCAT('event ', seq), \
                'fixture', '{{}}', SHA2(seq - 1, 256), SHA2(seq, 256) FROM seq_1_to_{log}"
+        ),
+        format!(
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state, deadline_at, created_at, updated_at) \
+             SELECT {saga}, 'order', CONCAT('order-', seq), IF(seq > {finished}, 'running', 'completed'), \
+               {made} + INTERVAL 1 HOUR, {made}, {made} FROM seq_1_to_{sagas}",
+            saga = uuid("saga"),
+            finished = sagas - 300,
+            made = format_args!("@now - INTERVAL ({sagas} - seq) SECOND"),
+        ),
+        format!(
+            "INSERT INTO saga_steps (saga_id, step_no, name, forward_state, event_id) \
+             SELECT saga_id, step.seq, CONCAT('step ', step.seq), \
+               IF(step.seq < 3 OR state = 'completed', 'succeeded', 'in_flight'), saga_id \
+             FROM sagas JOIN seq_1_to_3 step"
         ),
     ]
 }
