@@ -127,12 +127,7 @@ async fn fill(fixture: Fixture, servers: &Servers, url: &str, home: &Home) -> Re
     for statement in journal(rows) {
         run(&mut connection, &statement).await?;
     }
-    for table in [
-        "outbox_events",
-        "consumer_inbox",
-        "dead_letters",
-        "dead_letter_deaths",
-    ] {
+    for table in TABLES {
         run(&mut connection, &format!("ANALYZE TABLE {table}")).await?;
     }
     Ok(())
