@@ -114,6 +114,12 @@ const REGISTRIES: &[Registry] = &[
             "probe",
             "line",
             "test_support",
+            "command_line",
+            "crash",
+            "look",
+            "requeue",
+            "route",
+            "wording",
         ],
     },
     Registry {
