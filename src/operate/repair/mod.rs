@@ -169,36 +169,8 @@ fn identity(letter: &DeadLetter) -> Vec<PreflightLine> {
         lines.push(PreflightLine::new(
             "key",
             Level::Refusal,
-<<<<<<< HEAD:src/operate/repair/mod.rs
             "its headers name no key: the new event would belong to nothing",
         ));
-=======
-            "the message names no key: the new event could not be put into a sequence",
-        );
-        return (wanted, Some(line));
-    };
-    let sequence = match desk.store(service) {
-        Ok(store) => store.outbox_sequence(key).await,
-        Err(_) => return (wanted, None),
-    };
-    let rows = match sequence {
-        Ok(sequence) => sequence.rows,
-        Err(error) => {
-            let line = PreflightLine::new(
-                "unread",
-                Level::Refusal,
-                format!("the sequence in the outbox of {service} could not be read: {error}"),
-            );
-            return (wanted, Some(line));
-        }
-    };
-    let taken = |version| {
-        rows.iter()
-            .any(|row| row.aggregate_version == Some(version))
-    };
-    if !taken(wanted) {
-        return (wanted, None);
->>>>>>> store:src/operate/repair.rs
     }
     if letter.event_type.is_none() {
         lines.push(PreflightLine::new(
