@@ -52,8 +52,9 @@ impl Observer {
             .map(|facts| view(context, facts, &around))
             .chain(missing.iter().map(|name| missing_view(context, name)))
             .collect();
-        // One reason is enough when both endpoints failed for the same one.
-        unread.dedup_by(|later, earlier| later.reason == earlier.reason);
+        // One reason is enough when several endpoints failed for the same one; the later ones may
+        // add when it is tried again.
+        unread.dedup_by(|later, earlier| later.reason.starts_with(&earlier.reason));
         QueueSnapshot {
             queues,
             total,
