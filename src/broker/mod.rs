@@ -3,6 +3,8 @@
 //!
 //! `rabbitmq` and `embedded` pass the same suite in `contract`.
 
+pub mod embedded;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

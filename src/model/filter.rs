@@ -1,1 +1,0 @@
-//! The filter language shared by the screen and the command line.
