@@ -194,14 +194,16 @@ pub struct Theme {
     pub name: ThemeName,
     /// At which depth.
     pub depth: Depth,
+    /// What the terminal could take.
+    pub terminal: Depth,
     /// True when the locale cannot show more than ASCII.
     pub is_ascii: bool,
 }
 
 impl Theme {
     /// A theme at a depth; `Mono` and `Ansi` lower the depth by themselves.
-    pub fn new(name: ThemeName, depth: Depth, is_ascii: bool) -> Self {
-        let depth = match (name, depth) {
+    pub fn new(name: ThemeName, terminal: Depth, is_ascii: bool) -> Self {
+        let depth = match (name, terminal) {
             (ThemeName::Mono, _) | (_, Depth::None) => Depth::None,
             (ThemeName::Ansi, _) => Depth::Sixteen,
             (ThemeName::Dark | ThemeName::Light, depth) => depth,
@@ -209,6 +211,7 @@ impl Theme {
         Self {
             name,
             depth,
+            terminal,
             is_ascii,
         }
     }
@@ -292,6 +295,12 @@ impl Theme {
     pub fn paper(self) -> Style {
         Style::new()
     }
+}
+
+/// A style without its paper, to be laid over something that has one.
+pub const fn ink_only(mut style: Style) -> Style {
+    style.bg = None;
+    style
 }
 
 /// True when the locale's words say UTF-8.

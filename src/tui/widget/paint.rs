@@ -4,11 +4,12 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::symbols::merge::MergeStrategy;
 use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::base::text;
-use crate::tui::theme::{Role, Theme};
+use crate::tui::theme::{Role, Theme, ink_only};
 
 /// Text of one looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub fn put_line(
     for span in spans {
         let style = match base {
             // A selected row keeps its own paper, and its own ink when it has none of its own.
-            Some(base) => base.patch(over(theme.style(span.role))),
+            Some(base) => base.patch(ink_only(theme.style(span.role))),
             None => theme.style(span.role),
         };
         used += put(
@@ -119,12 +120,6 @@ pub fn put_line(
         );
     }
     used
-}
-
-/// A style without its paper, to be laid over a row that has one.
-fn over(mut style: Style) -> Style {
-    style.bg = None;
-    style
 }
 
 /// Columns all spans take.
@@ -145,6 +140,7 @@ pub fn boxed_as(buf: &mut Buffer, area: Rect, title: &str, theme: Theme, border:
     }
     let block = Block::new()
         .borders(Borders::ALL)
+        .merge_borders(MergeStrategy::Exact)
         .border_type(BorderType::Plain)
         .border_style(theme.style(border));
     let inner = block.inner(area);

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 
 use super::list::ListState;
 use super::paint::{self, Span, columns};
-use crate::tui::theme::{Role, Theme};
+use crate::tui::theme::{Role, Theme, ink_only};
 
 /// One column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +170,7 @@ impl Table<'_> {
             }
             if is_selected {
                 let style = self.theme.style(Role::Accent);
-                let style = base.map_or(style, |base| {
-                    base.patch(ratatui::style::Style {
-                        bg: None,
-                        ..style
-                    })
-                });
+                let style = base.map_or(style, |base| base.patch(ink_only(style)));
                 paint::put(buf, area.x, y, 1, "▸", style);
             }
             if self.list.is_row_marked(index) {
