@@ -3,7 +3,10 @@
 //!
 //! `rabbitmq` and `embedded` pass the same suite in `contract`.
 
+pub mod deaths;
 pub mod embedded;
+pub mod rabbitmq;
+pub mod wire;
 
 use std::time::Duration;
 

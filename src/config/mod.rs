@@ -1,6 +1,19 @@
 //! One validated [`Config`] from a TOML file, the environment and flags (product.md section 8).
 //! The types live here; reading, `${VAR}`, secret commands and validation in `load`.
 
+mod context;
+pub mod duration;
+pub mod init;
+mod interpolate;
+pub mod load;
+mod section;
+mod service;
+pub mod show;
+mod url;
+
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,24 +1,37 @@
 //! Looking: stores and broker → snapshots, each at its own pace, with its age and with what could
 //! not be read. Never writes. A snapshot is a plain serialisable value (design invariant 10).
 //!
-//! [`Observer`] reads once (the command line); [`Feeds`] read again and again (the console).
+//! [`Observer`] reads once (the command line); [`Feeds`] read again and again (the console). One
+//! file a snapshot; `reader` holds what all reads share: limits, names, and patience with a server
+//! that is down.
 
+mod check;
+mod dead_letters;
+mod feed;
+mod feeds;
+mod flow;
+mod health;
+pub mod history;
+mod journal;
+mod outbox;
+mod queue_view;
+mod queues;
+mod reader;
+mod shared;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;
 
-use std::sync::Arc;
-
-use tokio::sync::watch;
-
-use crate::base::tasks::Tasks;
-use crate::model::dead_letter::DeadLetterStatus;
+use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::ids::DeadLetterId;
-use crate::model::outbox::OutboxState;
+use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
 use crate::ports::Ports;
-use snapshot::{
-    AuditSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
-    OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading, SagaSnapshot,
-};
+use reader::Reader;
+use shared::Shared;
+
+pub use crate::store::{CheckLevel, CheckLine};
+pub use feeds::Feeds;
 
 /// Which outbox rows to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,100 +100,31 @@ pub const FEEDS: &[&str] = &[
     "audit",
 ];
 
-/// Reads a context once.
+/// Reads a context once. Every part is read at the same time as the others and has its own limit, so
+/// that a server that does not answer costs the others nothing but that limit. A server that was not
+/// reachable is not asked again at once but after a growing pause, which all reads share.
 pub struct Observer {
     ports: Ports,
+    reader: Reader,
+    outbox_counts: Shared<OutboxCounts>,
+    letter_groups: Shared<DeadLetterGroups>,
+    finished: journal::FinishedOperations,
 }
 
-#[expect(clippy::unused_async, reason = "signatures first")]
 impl Observer {
     /// Observes these ports.
     pub fn new(ports: Ports) -> Self {
-        Self { ports }
+        Self {
+            reader: Reader::new(ports.context.thresholds.statement_timeout),
+            outbox_counts: Shared::new(ports.context.thresholds.refresh),
+            letter_groups: Shared::new(ports.context.thresholds.refresh),
+            finished: journal::FinishedOperations::default(),
+            ports,
+        }
     }
+
     /// The ports it looks at.
     pub fn ports(&self) -> &Ports {
         &self.ports
-    }
-    /// Health of every server.
-    pub async fn health(&self) -> HealthSnapshot {
-        todo_snapshot()
-    }
-    /// Numbers at every hop.
-    pub async fn flow(&self) -> FlowSnapshot {
-        todo_snapshot()
-    }
-    /// Outboxes.
-    pub async fn outbox(&self, _view: &OutboxView) -> OutboxSnapshot {
-        todo_snapshot()
-    }
-    /// Leases.
-    pub async fn leases(&self) -> LeaseSnapshot {
-        todo_snapshot()
-    }
-    /// Queues, a page from 1.
-    pub async fn queues(&self, _page: u32) -> QueueSnapshot {
-        todo_snapshot()
-    }
-    /// Dead letters.
-    pub async fn dead_letters(&self, _view: &DeadLettersView) -> DeadLetterSnapshot {
-        todo_snapshot()
-    }
-    /// Everything about one dead letter; `Ok(None)` when it is gone.
-    pub async fn dead_letter(
-        &self,
-        _service: &str,
-        _id: &DeadLetterId,
-    ) -> Result<Option<DeadLetterView>, snapshot::Unread> {
-        todo_snapshot()
-    }
-    /// Sagas.
-    pub async fn sagas(&self) -> SagaSnapshot {
-        todo_snapshot()
-    }
-    /// Operations, newest first.
-    pub async fn operations(&self, _limit: u32) -> OperationSnapshot {
-        todo_snapshot()
-    }
-    /// Audit entries, newest first.
-    pub async fn audit(&self, _limit: u32) -> AuditSnapshot {
-        todo_snapshot()
-    }
-}
-
-fn todo_snapshot<T>() -> T {
-    unreachable!("written by the observe branch")
-}
-
-/// Reads a context again and again, each feed at its own pace in its own task; latest wins.
-pub struct Feeds {
-    /// Told by the console.
-    pub views: watch::Sender<Views>,
-    /// Health of every server.
-    pub health: watch::Receiver<Reading<HealthSnapshot>>,
-    /// Numbers at every hop.
-    pub flow: watch::Receiver<Reading<FlowSnapshot>>,
-    /// Outboxes.
-    pub outbox: watch::Receiver<Reading<OutboxSnapshot>>,
-    /// Leases.
-    pub leases: watch::Receiver<Reading<LeaseSnapshot>>,
-    /// Queues.
-    pub queues: watch::Receiver<Reading<QueueSnapshot>>,
-    /// Dead letters.
-    pub dead_letters: watch::Receiver<Reading<DeadLetterSnapshot>>,
-    /// The open dead letter's detail.
-    pub dead_letter: watch::Receiver<Reading<Option<DeadLetterView>>>,
-    /// Sagas.
-    pub sagas: watch::Receiver<Reading<SagaSnapshot>>,
-    /// Operations.
-    pub operations: watch::Receiver<Reading<OperationSnapshot>>,
-    /// Audit entries.
-    pub audit: watch::Receiver<Reading<AuditSnapshot>>,
-}
-
-impl Feeds {
-    /// Starts every feed in `tasks`.
-    pub fn start(_observer: Arc<Observer>, _views: Views, _tasks: &Tasks) -> Self {
-        todo_snapshot()
     }
 }

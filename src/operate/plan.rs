@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::base::clock::Timestamp;
+use crate::base::digest::sha256_hex;
 use crate::config::Environment;
 use crate::model::ids::{ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId};
 use crate::model::message::{Message, Payload};
@@ -90,6 +91,17 @@ pub struct PreflightLine {
     pub level: Level,
     /// One sentence.
     pub text: String,
+}
+
+impl PreflightLine {
+    /// A line.
+    pub(super) fn new(check: &str, level: Level, text: impl Into<String>) -> Self {
+        Self {
+            check: check.to_owned(),
+            level,
+            text: text.into(),
+        }
+    }
 }
 
 /// What happens to a header or property.
@@ -188,6 +200,24 @@ impl Plan {
             .any(|line| line.level >= Level::Overridable)
     }
 
+    /// Sorts the preflight (worst last) and sets the digest: the last step of making a plan.
+    pub(super) fn sealed(mut self) -> Self {
+        self.preflight.sort_by_key(|line| line.level);
+        self.digest = self.computed_digest();
+        self
+    }
+
+    /// SHA-256 over the plan as JSON without its time and digest, and over what is frozen.
+    pub fn computed_digest(&self) -> String {
+        let mut shown = serde_json::json!(self);
+        if let Some(fields) = shown.as_object_mut() {
+            fields.remove("made_at");
+            fields.remove("digest");
+        }
+        let all = serde_json::json!([shown, self.frozen.identity()]);
+        sha256_hex(all.to_string().as_bytes())
+    }
+
     /// The lines that forbid it.
     pub fn refusals(&self) -> impl Iterator<Item = &PreflightLine> {
         self.preflight
@@ -244,6 +274,65 @@ pub enum Frozen {
         /// Resolve instead of discard.
         is_resolved: bool,
     },
+}
+
+impl Frozen {
+    /// What the digest binds of it.
+    fn identity(&self) -> serde_json::Value {
+        match self {
+            Self::Replay {
+                dead_letter_id,
+                version,
+                payload_sha256,
+                message,
+            } => serde_json::json!([
+                "replay",
+                dead_letter_id,
+                version,
+                payload_sha256,
+                message.properties,
+                message.payload.sha256()
+            ]),
+            Self::OutboxReplay { event_id, attempts } => {
+                serde_json::json!(["outbox_replay", event_id, attempts])
+            }
+            Self::Repair {
+                dead_letter_id,
+                version,
+                payload_sha256,
+                new_event,
+            } => serde_json::json!([
+                "repair",
+                dead_letter_id,
+                version,
+                payload_sha256,
+                new_event.event_id,
+                new_event.aggregate_id,
+                new_event.aggregate_version,
+                new_event.event_type,
+                new_event.schema_version,
+                new_event.payload.sha256(),
+                new_event.headers,
+                new_event.exchange,
+                new_event.routing_key,
+                new_event.trace_id,
+                new_event.causation_id
+            ]),
+            Self::Release { claim_token } => serde_json::json!(["release", claim_token]),
+            Self::Close {
+                dead_letter_id,
+                version,
+                payload_sha256,
+                is_resolved,
+            } => serde_json::json!([
+                "close",
+                dead_letter_id,
+                version,
+                payload_sha256,
+                is_resolved
+            ]),
+        }
+    }
 }
 
 /// What the operator answered.

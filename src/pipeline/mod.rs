@@ -1,8 +1,33 @@
 //! The pipeline itself. A worker is `run_once() -> Report` and a dumb loop; what it decides is in
 //! pure functions; what it waits for has a limit.
 
+pub mod consumer;
+mod copy;
+pub mod dead_letter_collector;
+pub mod death;
+pub mod dispatcher;
+pub mod headers;
+pub mod message;
+mod subscription;
+pub mod supervisor;
+#[cfg(test)]
+pub(crate) mod test_support;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::Serialize;
+
+use crate::broker::Broker;
+use crate::config::Service;
+use crate::model::ids::ConsumerName;
+use crate::ports::Ports;
+use crate::store::Store;
+use consumer::{Consumer, Handler};
+use dead_letter_collector::Collector;
+use dispatcher::Dispatcher;
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -63,4 +88,165 @@ pub trait Worker: Send {
     async fn run_once(&mut self) -> Report;
     /// Gives back what is held (leases, unacknowledged messages) before stopping.
     async fn drain(&mut self);
+}
+
+/// Handlers by consumer name. A program without business code has none.
+pub type Handlers = HashMap<ConsumerName, Arc<dyn Handler>>;
+
+/// A worker, or none where a service has no such part.
+type Made = Result<Option<Box<dyn Worker>>, String>;
+
+/// A kind of worker that `redrive worker` can run.
+pub struct WorkerKind {
+    /// Registered name.
+    pub name: &'static str,
+    /// What it does, for help and docs.
+    pub about: &'static str,
+    make: fn(&Part<'_>) -> Made,
+}
+
+/// What a worker of one service is made of.
+struct Part<'a> {
+    ports: &'a Ports,
+    service: &'a Service,
+    store: &'a Arc<dyn Store>,
+    broker: &'a Arc<dyn Broker>,
+    handlers: &'a Handlers,
+}
+
+impl Part<'_> {
+    fn connected(&self) -> (Arc<dyn Store>, Arc<dyn Broker>) {
+        (Arc::clone(self.store), Arc::clone(self.broker))
+    }
+}
+
+/// Every kind of worker, in the order an event meets them.
+pub const WORKERS: [WorkerKind; 3] = [
+    WorkerKind {
+        name: dispatcher::NAME,
+        about: "publishes an outbox: claim, publish with confirms, sent mark by token",
+        make: make_dispatcher,
+    },
+    WorkerKind {
+        name: consumer::NAME,
+        about: "consumes a queue: inbox row, effect and outgoing events in one transaction",
+        make: make_consumer,
+    },
+    WorkerKind {
+        name: dead_letter_collector::NAME,
+        about: "collects dead-letter queues into the dead-letter table",
+        make: make_collector,
+    },
+];
+
+/// The named workers (all when `names` is empty) for every service that has their part.
+///
+/// # Errors
+/// A sentence for an unknown name, a context without a broker, limits that contradict each other,
+/// or a kind that was named and fits no service.
+pub fn build(
+    ports: &Ports,
+    names: &[String],
+    handlers: &Handlers,
+) -> Result<Vec<Box<dyn Worker>>, String> {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| WORKERS.iter().all(|kind| kind.name != name.as_str()))
+    {
+        let known = WORKERS.map(|kind| kind.name).join(", ");
+        return Err(format!(
+            "there is no worker {unknown:?}; there are: {known}"
+        ));
+    }
+    let Some(broker) = &ports.broker else {
+        return Err(format!(
+            "context {} names no broker, and every worker needs one; set amqp",
+            ports.context.name
+        ));
+    };
+    let mut workers = Vec::new();
+    for kind in WORKERS
+        .iter()
+        .filter(|kind| names.is_empty() || names.iter().any(|name| name == kind.name))
+    {
+        let before = workers.len();
+        for (service, store) in ports.iter() {
+            let part = Part {
+                ports,
+                service,
+                store,
+                broker,
+                handlers,
+            };
+            workers.extend((kind.make)(&part)?);
+        }
+        if workers.len() == before && !names.is_empty() {
+            return Err(nothing_for(kind.name, &ports.context.name));
+        }
+    }
+    Ok(workers)
+}
+
+fn nothing_for(kind: &str, context: &str) -> String {
+    if kind == consumer::NAME {
+        format!(
+            "context {context} has no consumer this program could run: its effect is the service's \
+             own code, which calls pipeline::consumer with a handler"
+        )
+    } else {
+        format!("no service of context {context} has what a {kind} works on")
+    }
+}
+
+fn make_dispatcher(part: &Part<'_>) -> Made {
+    let Some(outbox) = &part.service.outbox else {
+        return Ok(None);
+    };
+    Dispatcher::new(
+        &part.service.name,
+        outbox.clone(),
+        part.ports.context.dispatcher,
+        part.connected(),
+    )
+    .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_collector(part: &Part<'_>) -> Made {
+    Ok(part.service.dead_letters.as_ref().map(|_| {
+        Box::new(Collector::new(
+            &part.ports.context,
+            part.service,
+            part.connected(),
+            &part.ports.clock,
+        )) as Box<dyn Worker>
+    }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_consumer(part: &Part<'_>) -> Made {
+    let handler = part
+        .service
+        .inbox
+        .as_ref()
+        .and_then(|inbox| part.handlers.get(&inbox.consumer));
+    Ok(handler
+        .and_then(|handler| {
+            Consumer::new(
+                part.service,
+                part.connected(),
+                &part.ports.clock,
+                Arc::clone(handler),
+            )
+        })
+        .map(|worker| Box::new(worker) as Box<dyn Worker>))
+}
+
+/// What a panic said, if it said it in text.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a text".to_owned())
 }

@@ -1,0 +1,1 @@
+//! Stubs that answer as reported in the field.

@@ -1,0 +1,249 @@
+//! The numbers at each hop of the pipeline.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use crate::broker::QueueFacts;
+use crate::config::{InboxPart, Service};
+use crate::model::count::Count;
+use crate::model::dead_letter::DeadLetterGroups;
+use crate::model::outbox::OutboxCounts;
+use crate::model::saga::Saga;
+use crate::store::Store;
+
+use super::Observer;
+use super::queue_view::estimate_lag;
+use super::reader::{MANAGEMENT, joined};
+use super::snapshot::{ConsumerFlow, FlowSnapshot, PerService, Unread};
+
+/// Inbox rows are counted over this long to give a rate.
+const INBOX_WINDOW: Duration = Duration::from_secs(10);
+
+/// Sagas looked at for the attention count: those needing it come first.
+const SAGAS_LOOKED_AT: u32 = 200;
+
+/// What the management API tells about the consumers' queues, by name.
+pub(super) type FactsByQueue = HashMap<String, QueueFacts>;
+
+impl Observer {
+    /// Numbers at every hop.
+    pub async fn flow(&self) -> FlowSnapshot {
+        let (facts, unread) = self.consumer_queue_facts().await;
+        let mut flow = self.flow_with(&facts).await;
+        flow.unread.extend(unread);
+        flow
+    }
+
+    /// What the management API tells about the queue of every consumer.
+    pub(super) async fn consumer_queue_facts(&self) -> (FactsByQueue, Vec<Unread>) {
+        let Some(broker) = &self.ports.broker else {
+            return (FactsByQueue::default(), Vec::new());
+        };
+        let inboxes = self
+            .ports
+            .context
+            .services
+            .iter()
+            .filter_map(|s| s.inbox.as_ref());
+        let reads = join_all(inboxes.map(|inbox| {
+            self.reader.broker(
+                MANAGEMENT,
+                format!("facts of {}", inbox.queue),
+                "queue facts",
+                broker.queue(&inbox.queue),
+            )
+        }))
+        .await;
+        let mut facts = FactsByQueue::default();
+        let mut unread = Vec::new();
+        for read in reads {
+            match read {
+                Ok(Some(queue)) => {
+                    facts.insert(queue.name.clone(), queue);
+                }
+                Ok(None) => {}
+                Err(reason) => unread.push(reason),
+            }
+        }
+        // Not being told rates is no fault of a context that has no management API.
+        if self.ports.context.management.is_none() {
+            unread.clear();
+        }
+        (facts, unread)
+    }
+
+    /// As [`Observer::flow`], with queue facts read before: depth comes from the message port, and
+    /// nothing waits for the management API (M-10).
+    pub(super) async fn flow_with(&self, facts: &FactsByQueue) -> FlowSnapshot {
+        let outboxes = self.of_services(
+            |service| service.outbox.is_some(),
+            |service, store| self.counts(service, store),
+        );
+        let dead = self.of_services(
+            |service| service.dead_letters.is_some(),
+            |service, store| self.groups(service, store),
+        );
+        let sagas = self.of_services(
+            |service| service.sagas.is_some(),
+            |service, store| {
+                self.reader
+                    .store(&service.name, "sagas", store.sagas(SAGAS_LOOKED_AT))
+            },
+        );
+        let consumers = self.consumer_flows(facts);
+        let (outboxes, dead, sagas, consumers) = tokio::join!(outboxes, dead, sagas, consumers);
+        self.compose(outboxes, &dead, &sagas, consumers)
+    }
+
+    fn compose(
+        &self,
+        outboxes: Vec<PerService<OutboxCounts>>,
+        dead: &[PerService<DeadLetterGroups>],
+        sagas: &[PerService<Vec<Saga>>],
+        consumers: Vec<(ConsumerFlow, Vec<Unread>)>,
+    ) -> FlowSnapshot {
+        let mut unread: Vec<Unread> = Vec::new();
+        unread.extend(outboxes.iter().filter_map(|part| part.unread.clone()));
+        unread.extend(dead.iter().filter_map(|part| part.unread.clone()));
+        unread.extend(sagas.iter().filter_map(|part| part.unread.clone()));
+        let consumers = consumers
+            .into_iter()
+            .map(|(mut flow, missing)| {
+                unread.extend(missing);
+                flow.dead_open = dead
+                    .iter()
+                    .find(|part| part.service == flow.service)
+                    .and_then(|part| part.value.as_ref()?.open);
+                flow
+            })
+            .collect();
+        FlowSnapshot {
+            published_per_s: published_per_s(&outboxes),
+            dead_open: sum(dead, |groups| groups.open),
+            deaths_per_min: sum(dead, |groups| groups.deaths_last_minute).map(to_rate),
+            sagas_attention: self.sagas_attention(sagas),
+            outboxes,
+            consumers,
+            unread,
+        }
+    }
+
+    /// Sagas a person has to look at: failed compensations, and those past their deadline.
+    fn sagas_attention(&self, sagas: &[PerService<Vec<Saga>>]) -> Option<u64> {
+        if sagas.is_empty() {
+            return None;
+        }
+        let now = self.ports.clock.now();
+        let mut total = 0_u64;
+        for part in sagas {
+            for saga in part.value.as_ref()? {
+                let is_overdue =
+                    !saga.is_finished() && saga.deadline_at.is_some_and(|deadline| deadline < now);
+                total += u64::from(saga.needs_attention() || is_overdue);
+            }
+        }
+        Some(total)
+    }
+
+    async fn consumer_flows(&self, facts: &FactsByQueue) -> Vec<(ConsumerFlow, Vec<Unread>)> {
+        let inboxes = self
+            .ports
+            .iter()
+            .filter_map(|(service, store)| Some((service, store, service.inbox.as_ref()?)));
+        join_all(
+            inboxes.map(|(service, store, inbox)| self.consumer_flow(service, store, inbox, facts)),
+        )
+        .await
+    }
+
+    async fn consumer_flow(
+        &self,
+        service: &Service,
+        store: &Arc<dyn Store>,
+        inbox: &InboxPart,
+        facts: &FactsByQueue,
+    ) -> (ConsumerFlow, Vec<Unread>) {
+        let recent = self
+            .reader
+            .store(&service.name, "inbox", store.inbox_recent(INBOX_WINDOW));
+        let (depth, recent) = tokio::join!(self.depth(&inbox.queue), recent);
+        let mut unread = Vec::new();
+        let depth = match depth {
+            Ok(Some(depth)) => Some(depth),
+            Ok(None) => {
+                unread.push(Unread {
+                    what: format!("depth of {}", inbox.queue),
+                    reason: format!("queue {} does not exist", inbox.queue),
+                    is_unreachable: false,
+                });
+                None
+            }
+            Err(reason) => {
+                unread.push(reason);
+                None
+            }
+        };
+        let rows = recent.map_err(|reason| unread.push(reason)).ok();
+        let told = facts.get(&inbox.queue);
+        let ready = depth.map_or_else(|| told?.ready, |depth| Some(depth.ready));
+        let consumers = depth.map_or_else(|| told?.consumers, |depth| Some(depth.consumers));
+        let lag_s = estimate_lag(&QueueFacts {
+            ready,
+            consumers,
+            ..told.cloned().unwrap_or_default()
+        })
+        .map(|(seconds, _)| seconds);
+        let flow = ConsumerFlow {
+            service: service.name.clone(),
+            consumer: inbox.consumer.to_string(),
+            queue: inbox.queue.clone(),
+            ready,
+            consumers,
+            inbox_per_s: rows.map(|rows| to_rate(rows) / INBOX_WINDOW.as_secs_f64()),
+            lag_s,
+            dead_open: None,
+        };
+        (flow, unread)
+    }
+}
+
+impl FlowSnapshot {
+    /// Why nothing at all could be read.
+    pub(super) fn failure(&self) -> Option<String> {
+        let is_known = self.outboxes.iter().any(|part| part.value.is_some())
+            || self.dead_open.is_some()
+            || self.sagas_attention.is_some()
+            || self
+                .consumers
+                .iter()
+                .any(|c| c.ready.is_some() || c.inbox_per_s.is_some());
+        let reasons: Vec<&str> = self.unread.iter().map(|u| u.reason.as_str()).collect();
+        (!is_known && !reasons.is_empty()).then(|| joined(&reasons))
+    }
+}
+
+/// Publishes a second of all outboxes; one that cannot tell makes the sum unknown.
+fn published_per_s(outboxes: &[PerService<OutboxCounts>]) -> Option<f64> {
+    sum(outboxes, |counts| counts.sent_last_minute).map(|sent| to_rate(sent) / 60.0)
+}
+
+/// Sum over services; `None` when there are none, or when one is not known.
+fn sum<T>(parts: &[PerService<T>], of: impl Fn(&T) -> Option<Count>) -> Option<Count> {
+    let mut total = None;
+    for part in parts {
+        let count = of(part.value.as_ref()?)?;
+        total = Some(total.map_or(count, |before: Count| before.plus(count)));
+    }
+    total
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts are capped far below 2^53"
+)]
+fn to_rate(count: Count) -> f64 {
+    count.floor() as f64
+}

@@ -1,0 +1,6 @@
+//! What is seen when some of it cannot be: on fakes, because only fakes hang on command.
+
+mod fakes;
+mod feeding;
+mod looking;
+mod queueing;

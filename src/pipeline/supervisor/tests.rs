@@ -1,0 +1,64 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+
+use super::*;
+
+struct Fickle {
+    passes: u64,
+    drained: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Worker for Fickle {
+    fn name(&self) -> &'static str {
+        "fickle"
+    }
+    fn service(&self) -> &'static str {
+        "orders"
+    }
+    async fn run_once(&mut self) -> Report {
+        self.passes += 1;
+        assert_ne!(self.passes, 2, "second pass fails");
+        let mut report = Report::new("fickle", "orders");
+        report.add("sent", 2);
+        report.is_idle = true;
+        report
+    }
+    async fn drain(&mut self) {
+        self.drained.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_problem_and_the_loop_goes_on_until_it_is_stopped_and_drained() {
+    let drained = Arc::new(AtomicU64::new(0));
+    let tasks = Tasks::new();
+    let worker = Fickle {
+        passes: 0,
+        drained: Arc::clone(&drained),
+    };
+    let mut board = Supervisor::start(vec![Box::new(worker)], &tasks);
+    let seen = board
+        .wait_for(|all| all[0].problem_since.is_some())
+        .await
+        .expect("runs")[0]
+        .clone();
+    assert!(
+        seen.last
+            .expect("a pass")
+            .problem
+            .expect("told")
+            .contains("second pass fails"),
+    );
+    let seen = board
+        .wait_for(|all| all[0].passes >= 3 && all[0].problem_since.is_none())
+        .await
+        .expect("runs")[0]
+        .clone();
+    assert_eq!(seen.totals, [("sent".to_owned(), 4)]);
+    assert!(tasks.stop(Duration::from_secs(1)).await);
+    assert_eq!(drained.load(Ordering::SeqCst), 1);
+    assert_eq!(board.borrow()[0].state, LoopState::Stopped);
+}

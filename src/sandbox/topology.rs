@@ -1,0 +1,140 @@
+//! Where things are: services, queues and tables of the reference pipeline.
+//!
+//! ```text
+//! orders ─ order.created ─▶ inventory ─ inventory.reserved ─▶ payment ─ payment.charged ─▶ orders
+//!        ─ order.cancelled ▶ (releases)  inventory.rejected ──────────  payment.refused ──▶
+//! ```
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::base::backoff::Backoff;
+use crate::base::secret::SecretUrl;
+use crate::broker::{NewQueue, Topology};
+use crate::config::{
+    Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart, OutboxPart, OwnerRule,
+    SagaPart, Service, Thresholds,
+};
+use crate::model::operation::Verb;
+
+/// Exchange of every event.
+pub const EXCHANGE: &str = "shop.events";
+/// Services, each with the queue its inbox consumes and what is bound to it.
+pub const SERVICES: [(&str, &str, &[&str]); 3] = [
+    (
+        "orders",
+        "orders.results",
+        &[
+            "inventory.reserved",
+            "inventory.rejected",
+            "payment.charged",
+            "payment.refused",
+        ],
+    ),
+    (
+        "inventory",
+        "inventory.orders",
+        &["order.created", "order.cancelled"],
+    ),
+    ("payment", "payment.orders", &["inventory.reserved"]),
+];
+/// How long the demo keeps what it has processed.
+pub const KEPT: Duration = Duration::from_hours(2);
+
+/// The demo's context: SQLite files in `directory`, the in-process broker, nothing to install.
+pub fn demo_context(directory: &Path) -> Context {
+    Context {
+        name: "demo".to_owned(),
+        environment: Environment::Sandbox,
+        read_only: false,
+        amqp: Some(SecretUrl::new("embedded:demo".to_owned())),
+        management: None,
+        services: SERVICES
+            .iter()
+            .map(|(name, queue, _)| {
+                let path = directory.join(format!("{name}.db"));
+                service(name, queue, format!("sqlite:{}", path.display()))
+            })
+            .collect(),
+        rights: Verb::ALL.to_vec(),
+        never_replay: vec!["order.cancelled".to_owned()],
+        inbox_retention: Some(KEPT),
+        ticket_pattern: None,
+        unlock: Duration::from_mins(15),
+        masked: vec!["customer.email".to_owned()],
+        owners: vec![OwnerRule {
+            consumer: Some("payment".to_owned()),
+            event_type: None,
+            owner: "mia".to_owned(),
+        }],
+        thresholds: Thresholds {
+            proof_deadline: Duration::from_secs(20),
+            ..Thresholds::default()
+        },
+        dispatcher: DispatcherSettings {
+            batch_rows: 50,
+            lease: Duration::from_secs(15),
+            send_deadline: Duration::from_secs(5),
+            attempts_max: 4,
+            backoff: Backoff {
+                base: Duration::from_millis(500),
+                cap: Duration::from_secs(20),
+            },
+            idle: Duration::from_millis(100),
+        },
+    }
+}
+
+fn service(name: &str, queue: &str, database: String) -> Service {
+    let native = || "native".to_owned();
+    Service {
+        name: name.to_owned(),
+        database: SecretUrl::new(database),
+        outbox: Some(OutboxPart {
+            layout: native(),
+            table: None,
+            exchange: EXCHANGE.to_owned(),
+        }),
+        inbox: Some(InboxPart {
+            layout: native(),
+            table: None,
+            consumer: name.into(),
+            queue: queue.to_owned(),
+        }),
+        dead_letters: Some(DeadLetterPart {
+            layout: native(),
+            table: None,
+            queues: vec![format!("{queue}.dlq")],
+        }),
+        sagas: (name == "orders").then(|| SagaPart {
+            layout: native(),
+            table: None,
+        }),
+        journal: true,
+    }
+}
+
+/// Exchange, queues, and for each queue where it dead-letters to.
+pub fn topology() -> Topology {
+    let mut queues = Vec::new();
+    for (_, queue, keys) in SERVICES {
+        let dead = format!("{queue}.dlq");
+        queues.push(NewQueue {
+            name: dead.clone(),
+            ..NewQueue::default()
+        });
+        queues.push(NewQueue {
+            name: queue.to_owned(),
+            dead_letter: Some((String::new(), dead)),
+            bindings: keys
+                .iter()
+                .map(|key| (EXCHANGE.to_owned(), (*key).to_owned()))
+                .collect(),
+            ..NewQueue::default()
+        });
+    }
+    Topology {
+        exchanges: vec![EXCHANGE.to_owned()],
+        queues,
+    }
+}
