@@ -69,7 +69,8 @@ impl Performer {
         let outcomes = self.outcomes.clone();
         let wake = self.prove.clone();
         let stop = self.reads.stopping();
-        self.writes.spawn(prove_loop(operator, outcomes, wake, stop));
+        self.writes
+            .spawn(prove_loop(operator, outcomes, wake, stop));
     }
 
     /// Performs one effect; returns at once.
@@ -86,9 +87,11 @@ impl Performer {
             Effect::Plan(job, request) => self.read(async move {
                 Outcome::Planned(job, operator.plan(&request).await.map(Box::new))
             }),
-            Effect::Resolve(job, event_id) => self.read(async move {
-                Outcome::Resolved(job, operator.resolve(&event_id, None).await)
-            }),
+            Effect::Resolve(job, event_id) => {
+                self.read(
+                    async move { Outcome::Resolved(job, operator.resolve(&event_id, None).await) },
+                )
+            }
             Effect::ReadPayload(target) => self.read(async move {
                 let payload = operator.payload(&target).await;
                 Outcome::PayloadRead(target, payload)
@@ -208,9 +211,9 @@ async fn export(name: &str, body: String) -> Result<PathBuf, String> {
     if let Ok(here) = std::env::current_dir() {
         folders.push(here);
     }
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(|| {
-        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"))
-    });
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
     if let Some(state) = state {
         folders.push(state.join("redrive"));
     }

@@ -50,12 +50,27 @@ impl Script {
             until,
         };
         Self::new(vec![
-            step("This is a live pipeline. Press 5: some events died on their way.", Until::Pane(PaneId::DeadLetters)),
-            step("Press Tab to reach the rows, choose one that is allowed, press R: the plan of its replay.", Until::PlanShown),
-            step("Nothing is sent yet. Tab, type a reason, Enter, then y.", Until::Applied),
-            step("Published under its own id. Watch: consumed when its inbox row appears, else it died again.", Until::Proven),
+            step(
+                "This is a live pipeline. Press 5: some events died on their way.",
+                Until::Pane(PaneId::DeadLetters),
+            ),
+            step(
+                "Press Tab to reach the rows, choose one that is allowed, press R: the plan of its replay.",
+                Until::PlanShown,
+            ),
+            step(
+                "Nothing is sent yet. Tab, type a reason, Enter, then y.",
+                Until::Applied,
+            ),
+            step(
+                "Published under its own id. Watch: consumed when its inbox row appears, else it died again.",
+                Until::Proven,
+            ),
             step("That is the proof. Esc closes the dialog.", Until::Closed),
-            step("8 has the operation, 9 its audit entries, 1 the whole flow, ? every key, q leaves.", Until::Never),
+            step(
+                "8 has the operation, 9 its audit entries, 1 the whole flow, ? every key, q leaves.",
+                Until::Never,
+            ),
         ])
     }
 

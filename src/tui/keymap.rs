@@ -402,7 +402,10 @@ mod tests {
             }
         }
         // A pane's own key never hides one that works everywhere.
-        for pane in BINDINGS.iter().filter(|b| (Scope::Overview..=Scope::Audit).contains(&b.scope)) {
+        for pane in BINDINGS
+            .iter()
+            .filter(|b| (Scope::Overview..=Scope::Audit).contains(&b.scope))
+        {
             for general in BINDINGS.iter().filter(|b| b.scope == Scope::Everywhere) {
                 assert!(
                     !pane.keys.iter().any(|key| general.keys.contains(key)),
@@ -426,9 +429,15 @@ mod tests {
                 }
             }
         }
-        let confirm = BINDINGS.iter().find(|b| b.action == Action::Confirm).expect("there");
+        let confirm = BINDINGS
+            .iter()
+            .find(|b| b.action == Action::Confirm)
+            .expect("there");
         for binding in BINDINGS.iter().filter(|b| {
-            matches!(b.action, Action::Replay | Action::Repair | Action::Release | Action::Discard)
+            matches!(
+                b.action,
+                Action::Replay | Action::Repair | Action::Release | Action::Discard
+            )
         }) {
             assert!(!binding.keys.iter().any(|key| confirm.keys.contains(key)));
         }
@@ -444,7 +453,11 @@ mod tests {
             if rows.is_empty() {
                 continue;
             }
-            write!(page, "\n## {heading}\n\n| key | what it does |\n|---|---|\n").expect("writes");
+            write!(
+                page,
+                "\n## {heading}\n\n| key | what it does |\n|---|---|\n"
+            )
+            .expect("writes");
             for binding in rows {
                 let keys = binding
                     .keys
@@ -461,6 +474,9 @@ mod tests {
             std::fs::write(path, &page).expect("written");
         }
         let stored = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(stored == page, "docs/keys.md is old: UPDATE_DOCS=1 cargo test keymap");
+        assert!(
+            stored == page,
+            "docs/keys.md is old: UPDATE_DOCS=1 cargo test keymap"
+        );
     }
 }

@@ -188,14 +188,16 @@ impl Model {
         };
         let toast = self.toast.as_ref().map(|toast| toast.until);
         // Ages and the clock go by the second; a paused screen stands still.
-        let second = self
-            .world
-            .paused_at
-            .is_none()
-            .then(|| Timestamp::from_micros((self.world.now.micros() / 1_000_000 + 1) * 1_000_000));
+        let second =
+            self.world.paused_at.is_none().then(|| {
+                Timestamp::from_micros((self.world.now.micros() / 1_000_000 + 1) * 1_000_000)
+            });
         let leaving = self
             .quit_since
             .map(|since| since.plus(super::update::QUIT_PATIENCE));
-        [confirm, toast, second, leaving].into_iter().flatten().min()
+        [confirm, toast, second, leaving]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -31,8 +31,10 @@ use super::view;
 use super::world::{Fresh, World};
 use super::{Options, TuiError};
 
-/// At most 30 frames a second.
+/// At most 30 frames a second for what comes by itself.
 const FRAME: Duration = Duration::from_millis(33);
+/// A key is answered sooner: it must be on screen within 16 ms whatever was drawn just before.
+const FRAME_AFTER_KEY: Duration = Duration::from_millis(5);
 /// Events handled between two frames at most, so that a flood of them cannot starve the screen.
 const EVENTS_MAX: u32 = 256;
 /// How long reads are waited for at the end; they lose nothing.
@@ -110,6 +112,8 @@ struct Console {
     reads: Tasks,
     writes: Tasks,
     is_dirty: bool,
+    /// True when a key waits for its frame.
+    is_urgent: bool,
     drawn_at: Option<Instant>,
 }
 
@@ -122,7 +126,7 @@ impl Readers {
     /// # Cancel safety
     /// Cancel safe: a change that was not taken is still there for the next call.
     async fn next(&mut self) -> Fresh {
-        async fn changed<T>(receiver: &mut watch::Receiver<Reading<T>>) -> Reading<T> {
+        async fn changed<T: Clone>(receiver: &mut watch::Receiver<Reading<T>>) -> Reading<T> {
             if receiver.changed().await.is_err() {
                 // A feed that has ended never changes again.
                 return std::future::pending().await;
@@ -195,6 +199,7 @@ impl Console {
             reads,
             writes,
             is_dirty: true,
+            is_urgent: false,
             drawn_at: None,
         };
         console.draw()?;
@@ -204,7 +209,10 @@ impl Console {
             &console.reads,
         );
         // The console keeps the readers, the performer tells the feeds what is looked at.
-        let views = std::mem::replace(&mut feeds.views, watch::channel(console.model.views.clone()).0);
+        let views = std::mem::replace(
+            &mut feeds.views,
+            watch::channel(console.model.views.clone()).0,
+        );
         console.performer.connect(views);
         console.performer.start_proving();
         console.feeds = Readers(Some(feeds));
@@ -260,7 +268,12 @@ impl Console {
 
     /// When the next frame may be drawn.
     fn frame_due(&self) -> Instant {
-        self.drawn_at.map_or_else(Instant::now, |at| at + FRAME)
+        let apart = if self.is_urgent {
+            FRAME_AFTER_KEY
+        } else {
+            FRAME
+        };
+        self.drawn_at.map_or_else(Instant::now, |at| at + apart)
     }
 
     /// Waits for whatever comes first; what must not be missed is asked first.
@@ -290,6 +303,7 @@ impl Console {
     async fn handle(&mut self, event: Event, guard: &mut Guard) -> Result<(), TuiError> {
         self.model.world.now = self.clock.now();
         self.model.world.access = self.operator.access();
+        self.is_urgent |= matches!(event, Event::Key(_) | Event::Mouse(_) | Event::Paste(_));
         let effects = update(&mut self.model, event);
         self.is_dirty = true;
         for effect in effects {
@@ -353,6 +367,7 @@ impl Console {
         view::draw(&self.model, &mut buf);
         self.screen.show(buf)?;
         self.is_dirty = false;
+        self.is_urgent = false;
         self.drawn_at = Some(Instant::now());
         Ok(())
     }

@@ -68,9 +68,8 @@ impl<W: Write> Screen<W> {
                     .unwrap_or(1)
                     .clamp(1, width - x);
                 let is_same = !is_whole
-                    && (0..columns).all(|extra| {
-                        self.shown.cell((x + extra, y)) == next.cell((x + extra, y))
-                    });
+                    && (0..columns)
+                        .all(|extra| self.shown.cell((x + extra, y)) == next.cell((x + extra, y)));
                 if !is_same {
                     pen.put(&mut text, x, y, cell, columns);
                 }

@@ -78,7 +78,11 @@ impl Guard {
     /// # Errors
     /// The terminal did not do it.
     pub fn enter(&self) -> io::Result<()> {
-        IS_TAKEN.store(true, Ordering::SeqCst);
+        if IS_TAKEN.swap(true, Ordering::SeqCst) {
+            // Somebody stopped us without asking, and the shell may have set other modes since:
+            // they are set anew, which crossterm does only when it thinks they are not.
+            disable_raw_mode()?;
+        }
         enable_raw_mode()?;
         let mut out = io::stdout();
         out.queue(EnterAlternateScreen)?
@@ -165,7 +169,9 @@ mod tests {
         ] {
             let error = check(is_terminal, term).expect_err("refused");
             assert!(
-                error.to_string().starts_with("no terminal: use `redrive status -o json`"),
+                error
+                    .to_string()
+                    .starts_with("no terminal: use `redrive status -o json`"),
                 "{error}"
             );
             assert_eq!(error.exit_code(), 2);

@@ -142,7 +142,14 @@ fn top(model: &Model, area: Rect, buf: &mut Buffer) {
                 .style(Role::Bar)
                 .patch(super::theme::ink_only(world.theme.style(role))),
         };
-        x += paint::put(buf, x, area.y, area.right().saturating_sub(x), &span.text, style);
+        x += paint::put(
+            buf,
+            x,
+            area.y,
+            area.right().saturating_sub(x),
+            &span.text,
+            style,
+        );
     }
     let end = joined(right);
     let end_width = columns(paint::line_width(&end)).saturating_sub(1);
@@ -187,7 +194,11 @@ fn access(world: &World) -> Part {
         Access::Writable => Span::new("writable", Role::Dim),
     };
     Part {
-        rank: if world.access == Access::Writable { 7 } else { 0 },
+        rank: if world.access == Access::Writable {
+            7
+        } else {
+            0
+        },
         spans: vec![span],
     }
 }

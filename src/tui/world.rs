@@ -224,7 +224,10 @@ impl World {
 
     /// Seconds since `at`. While paused, as of the pause: a standing screen stands still.
     pub fn age_s(&self, at: Timestamp) -> f64 {
-        self.paused_at.unwrap_or(self.now).seconds_since(at).max(0.0)
+        self.paused_at
+            .unwrap_or(self.now)
+            .seconds_since(at)
+            .max(0.0)
     }
 
     /// `2m`, the age of an instant.
@@ -239,9 +242,9 @@ impl World {
 
     /// True when a feed's value is older than it may be.
     pub fn is_stale(&self, standing: &Standing) -> bool {
-        standing.read_at.is_some_and(|at| {
-            self.age_s(at) > self.context.thresholds.stale_after.as_secs_f64()
-        })
+        standing
+            .read_at
+            .is_some_and(|at| self.age_s(at) > self.context.thresholds.stale_after.as_secs_f64())
     }
 
     /// Sentences on what a feed could not read, for the top of a pane.
@@ -273,7 +276,10 @@ impl World {
         }
         if standing.problem.is_none() && self.paused_at.is_none() && self.is_stale(&standing) {
             if let Some(at) = standing.read_at {
-                out.push(format!("no answer for {}: the data is that old", self.age(at)));
+                out.push(format!(
+                    "no answer for {}: the data is that old",
+                    self.age(at)
+                ));
             }
         }
         out

@@ -233,7 +233,7 @@ impl Form {
             2,
         );
         let mut y = inner.y;
-        let mut next = |y: &mut u16| {
+        let next = |y: &mut u16| {
             let at = *y;
             *y += 1;
             (at < inner.bottom()).then_some(at)
@@ -252,7 +252,18 @@ impl Form {
         }
         for (index, (label, field)) in self.fields.iter().enumerate() {
             if let Some(y) = next(&mut y) {
-                draw_field(buf, Rect { y, height: 1, ..inner }, label, field, self.focus == index, world);
+                draw_field(
+                    buf,
+                    Rect {
+                        y,
+                        height: 1,
+                        ..inner
+                    },
+                    label,
+                    field,
+                    self.focus == index,
+                    world,
+                );
             }
         }
         if let Some(y) = next(&mut y) {
@@ -289,7 +300,9 @@ pub fn draw_field(
     is_focused: bool,
     world: &World,
 ) {
-    let style = world.theme.style(if is_focused { Role::Key } else { Role::Dim });
+    let style = world
+        .theme
+        .style(if is_focused { Role::Key } else { Role::Dim });
     let marker = if is_focused { "▸" } else { " " };
     paint::put(buf, area.x, area.y, 1, marker, style);
     let used = paint::put(

@@ -81,20 +81,72 @@ pub enum Command {
 
 /// Commands that are not panes: word, what it does, help.
 const COMMANDS: &[(&str, Command, &str)] = &[
-    ("replay", Command::Replay, "replay the row under the cursor, or an event id"),
-    ("repair", Command::Key(Action::Repair), "repair the dead letter under the cursor"),
-    ("discard", Command::Key(Action::Discard), "discard the dead letter under the cursor"),
-    ("release", Command::Key(Action::Release), "release the expired lease under the cursor"),
-    ("assign", Command::Key(Action::Assign), "set the owner of the dead letter"),
-    ("note", Command::Key(Action::Note), "write a note on the dead letter"),
-    ("filter", Command::Filter, "filter the rows: filter type:order.*"),
-    ("unlock", Command::Key(Action::Unlock), "unlock a production context, or lock it again"),
-    ("verify", Command::Key(Action::Verify), "check the audit chains"),
-    ("export", Command::Key(Action::Export), "write the rows to a JSON file"),
-    ("copy", Command::Key(Action::Copy), "copy the id under the cursor"),
-    ("pause", Command::Key(Action::Pause), "stop or go on reading"),
+    (
+        "replay",
+        Command::Replay,
+        "replay the row under the cursor, or an event id",
+    ),
+    (
+        "repair",
+        Command::Key(Action::Repair),
+        "repair the dead letter under the cursor",
+    ),
+    (
+        "discard",
+        Command::Key(Action::Discard),
+        "discard the dead letter under the cursor",
+    ),
+    (
+        "release",
+        Command::Key(Action::Release),
+        "release the expired lease under the cursor",
+    ),
+    (
+        "assign",
+        Command::Key(Action::Assign),
+        "set the owner of the dead letter",
+    ),
+    (
+        "note",
+        Command::Key(Action::Note),
+        "write a note on the dead letter",
+    ),
+    (
+        "filter",
+        Command::Filter,
+        "filter the rows: filter type:order.*",
+    ),
+    (
+        "unlock",
+        Command::Key(Action::Unlock),
+        "unlock a production context, or lock it again",
+    ),
+    (
+        "verify",
+        Command::Key(Action::Verify),
+        "check the audit chains",
+    ),
+    (
+        "export",
+        Command::Key(Action::Export),
+        "write the rows to a JSON file",
+    ),
+    (
+        "copy",
+        Command::Key(Action::Copy),
+        "copy the id under the cursor",
+    ),
+    (
+        "pause",
+        Command::Key(Action::Pause),
+        "stop or go on reading",
+    ),
     ("refresh", Command::Key(Action::Refresh), "read now"),
-    ("redraw", Command::Key(Action::Redraw), "draw everything anew"),
+    (
+        "redraw",
+        Command::Key(Action::Redraw),
+        "draw everything anew",
+    ),
     ("help", Command::Key(Action::Help), "the keys of this pane"),
     ("theme", Command::Theme, "theme dark, light, ansi or mono"),
     ("context", Command::Context, "open another context"),
@@ -245,7 +297,10 @@ impl LineEdit {
                 self.chosen = Some(self.chosen.map_or(0, |index| (index + 1) % count));
             }
             Action::Up if count > 0 => {
-                self.chosen = Some(self.chosen.map_or(count - 1, |index| (index + count - 1) % count));
+                self.chosen = Some(
+                    self.chosen
+                        .map_or(count - 1, |index| (index + count - 1) % count),
+                );
             }
             _ => {}
         }
@@ -330,7 +385,15 @@ impl LineEdit {
             } else {
                 world.theme.style(Role::SelectedAway)
             };
-            paint::shade(buf, Rect { y, height: 1, ..rect }, base);
+            paint::shade(
+                buf,
+                Rect {
+                    y,
+                    height: 1,
+                    ..rect
+                },
+                base,
+            );
             paint::put_line(
                 buf,
                 (rect.x + 1, y),
@@ -381,10 +444,7 @@ mod tests {
             assert_eq!(command(word).map(|(command, _)| command), Some(*expected));
             assert!(PANES.iter().all(|spec| spec.word != *word));
         }
-        assert_eq!(
-            command("replay 0197").map(|(_, rest)| rest),
-            Some("0197")
-        );
+        assert_eq!(command("replay 0197").map(|(_, rest)| rest), Some("0197"));
         assert_eq!(command("nonsense"), None);
     }
 

@@ -38,8 +38,8 @@ impl Page {
         let mut lines = Vec::new();
         for (of, heading) in Scope::ALL {
             let is_here = of == scope || of == Scope::Everywhere || of == Scope::Plan;
-            let mut bindings = keymap::of(&[of]).peekable();
-            if !is_here || bindings.peek().is_none() {
+            let bindings: Vec<_> = keymap::of(&[of]).collect();
+            if !is_here || bindings.is_empty() {
                 continue;
             }
             if !lines.is_empty() {

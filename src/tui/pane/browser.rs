@@ -335,7 +335,14 @@ impl Frame {
 }
 
 /// What an empty list says instead of rows.
-pub fn empty(buf: &mut Buffer, area: Rect, feed: &str, nothing: &str, is_filtered: bool, world: &World) {
+pub fn empty(
+    buf: &mut Buffer,
+    area: Rect,
+    feed: &str,
+    nothing: &str,
+    is_filtered: bool,
+    world: &World,
+) {
     if area.height < 2 {
         return;
     }
@@ -345,9 +352,15 @@ pub fn empty(buf: &mut Buffer, area: Rect, feed: &str, nothing: &str, is_filtere
     } else if standing.read_at.is_none() {
         ("? nothing could be read".to_owned(), Role::Unknown)
     } else if is_filtered {
-        ("no row passes the filter; Esc clears it".to_owned(), Role::Warn)
+        (
+            "no row passes the filter; Esc clears it".to_owned(),
+            Role::Warn,
+        )
     } else if standing.problem.is_some() || !standing.unread.is_empty() {
-        ("? not everything could be read: this is not \"none\"".to_owned(), Role::Unknown)
+        (
+            "? not everything could be read: this is not \"none\"".to_owned(),
+            Role::Unknown,
+        )
     } else {
         (nothing.to_owned(), Role::Dim)
     };

@@ -11,6 +11,8 @@ pub mod outbox;
 pub mod overview;
 pub mod queues;
 pub mod sagas;
+#[cfg(test)]
+mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -185,7 +187,7 @@ fn with_service(service: &str, row: Value) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+mod registry {
     use super::*;
 
     #[test]

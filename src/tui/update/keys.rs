@@ -42,7 +42,10 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     // A confirmation that came too fast says so itself.
     if binding.is_guarded && model.is_burst && action != Action::Confirm {
         model.toast = Some(Toast::note(
-            format!("{} ignored: keys came faster than a person types", binding.name),
+            format!(
+                "{} ignored: keys came faster than a person types",
+                binding.name
+            ),
             now,
         ));
         return Vec::new();
@@ -236,7 +239,10 @@ fn line_step(model: &mut Model, kind: Kind, step: LineStep) -> Vec<Effect> {
             model.overlay = None;
             let (pane, _) = model.pane_and_world();
             if !pane.search(text.trim()) {
-                model.toast = Some(Toast::note(format!("no {text:?} in this text"), model.world.now));
+                model.toast = Some(Toast::note(
+                    format!("no {text:?} in this text"),
+                    model.world.now,
+                ));
             }
             Vec::new()
         }

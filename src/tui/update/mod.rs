@@ -133,7 +133,12 @@ fn take(model: &mut Model, fresh: Fresh) {
         if let (Some(Overlay::Plan(dialog)), Some(value)) =
             (&mut model.overlay, reading.value.as_deref())
         {
-            for operation in value.services.iter().filter_map(|part| part.value.as_ref()).flatten() {
+            for operation in value
+                .services
+                .iter()
+                .filter_map(|part| part.value.as_ref())
+                .flatten()
+            {
                 dialog.moved(operation);
             }
         }
@@ -156,7 +161,8 @@ fn watch(model: &mut Model, is_forced: bool) -> Option<Effect> {
     if views.dead_letter.is_some() {
         views.active.push("dead_letter");
     }
-    let is_proof_open = matches!(&model.overlay, Some(Overlay::Plan(dialog)) if dialog.operation().is_some());
+    let is_proof_open =
+        matches!(&model.overlay, Some(Overlay::Plan(dialog)) if dialog.operation().is_some());
     if is_proof_open && !views.active.contains(&"operations") {
         views.active.push("operations");
     }
@@ -365,11 +371,10 @@ fn export(model: &Model) -> Effect {
         "unread": unread,
         "items": model.pane().export(&model.world),
     });
-    let stamp = model
-        .world
-        .now
-        .to_datetime()
-        .map_or_else(|| "now".to_owned(), |at| at.format("%Y%m%dT%H%M%SZ").to_string());
+    let stamp = model.world.now.to_datetime().map_or_else(
+        || "now".to_owned(),
+        |at| at.format("%Y%m%dT%H%M%SZ").to_string(),
+    );
     Effect::Export {
         name: format!("redrive-{}-{stamp}.json", spec.word.replace('_', "-")),
         body: format!("{body:#}\n"),

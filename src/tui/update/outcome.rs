@@ -54,7 +54,10 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
         }
         Outcome::Verified(chains) => {
             model.toast = None;
-            model.overlay = Some(Overlay::Page(Page::new("Audit chains", chain_lines(&chains))));
+            model.overlay = Some(Overlay::Page(Page::new(
+                "Audit chains",
+                chain_lines(&chains),
+            )));
             Vec::new()
         }
         Outcome::PayloadRead(target, Ok(payload)) => {
@@ -89,11 +92,7 @@ fn planned(model: &mut Model, job: Job, result: Result<Box<Plan>, OperateError>)
     }
 }
 
-fn applied(
-    model: &mut Model,
-    job: Job,
-    result: Result<Applied, OperateError>,
-) -> Vec<Effect> {
+fn applied(model: &mut Model, job: Job, result: Result<Applied, OperateError>) -> Vec<Effect> {
     let now = model.world.now;
     model.applying.remove(&job);
     if let Ok(applied) = &result {

@@ -180,11 +180,7 @@ fn wrap_line(line: &Line, width: usize, rows: &mut Vec<Line>) {
 
 /// How many bytes of `text` fit into `room` columns, on a grapheme border, and their columns.
 fn take_columns(text: &str, room: usize) -> (usize, usize) {
-    let ascii = text
-        .bytes()
-        .take(room)
-        .take_while(u8::is_ascii)
-        .count();
+    let ascii = text.bytes().take(room).take_while(u8::is_ascii).count();
     // All of it plain, or cut between two plain characters: no clusters to look at.
     if ascii == text.len() || (ascii == room && text.as_bytes().get(room).is_none_or(u8::is_ascii))
     {
@@ -220,9 +216,15 @@ mod tests {
         let mut long = doc(vec![line("x".repeat(1_048_576), Role::Text)], 80, 20);
         assert_eq!(long.len(), 1_048_576_usize.div_ceil(80));
         long.move_by(isize::MAX);
-        assert!(long.position().ends_with("13 108/13 108"), "{}", long.position());
+        assert!(
+            long.position().ends_with("13 108/13 108"),
+            "{}",
+            long.position()
+        );
 
-        let lines = (0..100_000).map(|n| line(n.to_string(), Role::Text)).collect();
+        let lines = (0..100_000)
+            .map(|n| line(n.to_string(), Role::Text))
+            .collect();
         let mut many = doc(lines, 80, 20);
         many.move_by(isize::MAX);
         assert_eq!(many.position(), "99 981-100 000/100 000");

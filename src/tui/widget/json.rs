@@ -321,7 +321,10 @@ mod tests {
             r#"{"customer":{"email":"mia@shop","card":{"no":"4111"}},"lines":[{"sku":1}]}"#,
             &["customer.email", "customer.card", "lines.sku"],
         );
-        assert!(!text.contains("mia@shop") && !text.contains("4111"), "{text}");
+        assert!(
+            !text.contains("mia@shop") && !text.contains("4111"),
+            "{text}"
+        );
         assert!(text.contains("\"email\": •••"), "{text}");
         assert!(text.contains("\"sku\": •••"), "{text}");
     }
@@ -333,6 +336,10 @@ mod tests {
             let why = pretty(&body, &[]).expect_err("too deep");
             assert!(why.starts_with("not parsed: too deep"), "{why}");
         }
-        assert!(pretty("{\"a\":", &[]).expect_err("cut off").starts_with("not JSON"));
+        assert!(
+            pretty("{\"a\":", &[])
+                .expect_err("cut off")
+                .starts_with("not JSON")
+        );
     }
 }

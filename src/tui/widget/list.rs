@@ -145,7 +145,9 @@ impl ListState {
 
     /// True when the row is marked.
     pub fn is_row_marked(&self, index: usize) -> bool {
-        self.ids.get(index).is_some_and(|id| self.marks.contains(id))
+        self.ids
+            .get(index)
+            .is_some_and(|id| self.marks.contains(id))
     }
 
     /// How many rows are marked.

@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped_by_rank() {
-        let shown = |room| -> Vec<bool> { fit(&COLUMNS, room).iter().map(Option::is_some).collect() };
+        let shown =
+            |room| -> Vec<bool> { fit(&COLUMNS, room).iter().map(Option::is_some).collect() };
         assert_eq!(shown(80), [true, true, true, true]);
         assert_eq!(shown(30), [true, true, false, true]);
         assert_eq!(shown(20), [true, true, false, false]);

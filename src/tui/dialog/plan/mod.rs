@@ -233,7 +233,11 @@ impl PlanDialog {
     /// Takes a key that is text.
     pub fn key(&mut self, key: KeyEvent) {
         self.problem = None;
-        if let Some((_, field)) = self.focus.checked_sub(1).and_then(|i| self.fields.get_mut(i)) {
+        if let Some((_, field)) = self
+            .focus
+            .checked_sub(1)
+            .and_then(|i| self.fields.get_mut(i))
+        {
             field.key(key);
         }
     }
@@ -241,7 +245,11 @@ impl PlanDialog {
     /// Takes pasted text: only a text field does.
     pub fn paste(&mut self, text: &str) {
         self.disarm();
-        if let Some((_, field)) = self.focus.checked_sub(1).and_then(|i| self.fields.get_mut(i)) {
+        if let Some((_, field)) = self
+            .focus
+            .checked_sub(1)
+            .and_then(|i| self.fields.get_mut(i))
+        {
             field.paste(text);
         }
     }
@@ -315,11 +323,11 @@ impl PlanDialog {
                     // Real bytes are compared: a look-alike is another name (N-07).
                     Asked::ContextName => (given.context_name != rules.context_name)
                         .then(|| "type the context's name exactly".to_owned()),
-                    Asked::Count => (given.count != rules.count)
-                        .then(|| "type the number of events".to_owned()),
-                    Asked::Word => (given.word != rules.word).then(|| {
-                        format!("type the word {}", rules.word.as_deref().unwrap_or("?"))
-                    }),
+                    Asked::Count => {
+                        (given.count != rules.count).then(|| "type the number of events".to_owned())
+                    }
+                    Asked::Word => (given.word != rules.word)
+                        .then(|| format!("type the word {}", rules.word.as_deref().unwrap_or("?"))),
                 }?;
                 Some((problem, index + 1))
             })

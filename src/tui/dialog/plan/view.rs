@@ -30,7 +30,11 @@ const LABEL: usize = 9;
 impl Layout {
     /// Cuts the screen; `settle` and `draw` both ask here.
     pub fn cut(dialog: &PlanDialog, screen: Rect, world: &World) -> Self {
-        let width = screen.width.saturating_sub(4).min(112).max(screen.width.min(20));
+        let width = screen
+            .width
+            .saturating_sub(4)
+            .min(112)
+            .max(screen.width.min(20));
         let inner = usize::from(width.saturating_sub(4));
         let lines = lines(dialog, inner, world);
         let rows: usize = lines
@@ -86,7 +90,10 @@ fn lines(dialog: &PlanDialog, width: usize, world: &World) -> Vec<Line> {
     match &dialog.stage {
         Stage::Planning => vec![line("making the plan: reading only …", Role::Dim)],
         Stage::NoPlan(why) => vec![
-            vec![Span::new("✖ ", Role::Bad), Span::new(why.clone(), Role::Bad)],
+            vec![
+                Span::new("✖ ", Role::Bad),
+                Span::new(why.clone(), Role::Bad),
+            ],
             line("nothing was done", Role::Dim),
         ],
         Stage::Ready(plan) => plan_lines(plan, width, world),
@@ -131,7 +138,11 @@ fn plan_lines(plan: &Plan, width: usize, world: &World) -> Vec<Line> {
         if destination.queues.len() > 1 {
             out.push(label(
                 "copies",
-                format!("{} queues: {}", destination.queues.len(), destination.queues.join(", ")),
+                format!(
+                    "{} queues: {}",
+                    destination.queues.len(),
+                    destination.queues.join(", ")
+                ),
                 Role::Warn,
             ));
         }
@@ -196,10 +207,18 @@ fn change_text(change: &HeaderChange) -> String {
     match (change.action.as_str(), &change.original, &change.becomes) {
         ("remove", ..) => change.field.clone(),
         ("clear", Some(original), _) => {
-            format!("{} {}", change.field, crate::base::text::cut(original, VALUE_MAX))
+            format!(
+                "{} {}",
+                change.field,
+                crate::base::text::cut(original, VALUE_MAX)
+            )
         }
         (_, _, Some(becomes)) => {
-            format!("{} {}", change.field, crate::base::text::cut(becomes, VALUE_MAX))
+            format!(
+                "{} {}",
+                change.field,
+                crate::base::text::cut(becomes, VALUE_MAX)
+            )
         }
         _ => change.field.clone(),
     }
@@ -310,9 +329,10 @@ fn progress(applied: &Applied, operation: Option<&Operation>, world: &World) -> 
                 "it did not survive: the dead letter is open again",
                 Role::Bad,
             )),
-            ItemState::Unroutable | ItemState::Refused => {
-                Some(("nothing was sent; the dead letter is open again", Role::Warn))
-            }
+            ItemState::Unroutable | ItemState::Refused => Some((
+                "nothing was sent; the dead letter is open again",
+                Role::Warn,
+            )),
             _ => None,
         };
         if let Some((text, role)) = word {
@@ -455,7 +475,16 @@ pub fn draw(dialog: &PlanDialog, screen: Rect, buf: &mut Buffer, world: &World) 
         y += 1;
     }
     if y < layout.fields.bottom() {
-        draw_buttons(dialog, Rect { y, height: 1, ..layout.fields }, buf, world);
+        draw_buttons(
+            dialog,
+            Rect {
+                y,
+                height: 1,
+                ..layout.fields
+            },
+            buf,
+            world,
+        );
     }
 }
 
@@ -466,7 +495,14 @@ fn draw_hint(buf: &mut Buffer, rect: Rect, hint: &str, world: &World) {
             .theme
             .style(Role::Field)
             .patch(world.theme.style(Role::Dim));
-        paint::put(buf, rect.x + from + 1, rect.y, rect.width - from - 1, hint, style);
+        paint::put(
+            buf,
+            rect.x + from + 1,
+            rect.y,
+            rect.width - from - 1,
+            hint,
+            style,
+        );
     }
 }
 
@@ -486,7 +522,10 @@ fn field_hint(dialog: &PlanDialog, asked: Asked) -> String {
     };
     match asked {
         Asked::Reason => "Tab, then why".to_owned(),
-        Asked::Ticket => format!("like {}", plan.confirm.ticket_pattern.as_deref().unwrap_or("?")),
+        Asked::Ticket => format!(
+            "like {}",
+            plan.confirm.ticket_pattern.as_deref().unwrap_or("?")
+        ),
         Asked::ContextName => format!(
             "type {}",
             plan.confirm.context_name.as_deref().unwrap_or("?")
@@ -543,7 +582,14 @@ fn draw_buttons(dialog: &PlanDialog, area: Rect, buf: &mut Buffer, world: &World
     } else {
         Role::Selected
     });
-    let used = paint::put(buf, x, area.y, area.right().saturating_sub(x), &format!("[{cancel}]"), style);
+    let used = paint::put(
+        buf,
+        x,
+        area.y,
+        area.right().saturating_sub(x),
+        &format!("[{cancel}]"),
+        style,
+    );
     paint::put_line(
         buf,
         (x + used, area.y),

@@ -57,7 +57,9 @@ impl Listing for Audit {
                 value
                     .services
                     .iter()
-                    .filter_map(|part| Some((part.service.as_str(), part.value.as_ref()?.as_slice())))
+                    .filter_map(|part| {
+                        Some((part.service.as_str(), part.value.as_ref()?.as_slice()))
+                    })
                     .collect()
             })
             .unwrap_or_default()

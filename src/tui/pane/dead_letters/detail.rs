@@ -87,16 +87,16 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
     }
     facts
         .add("class", letter.error_class.as_str())
-        .add_or("event id", letter.event_id.as_ref().map(ToString::to_string))
+        .add_or(
+            "event id",
+            letter.event_id.as_ref().map(ToString::to_string),
+        )
         .add_or(
             "event",
             letter.event_type.as_ref().map(|event_type| {
                 format!(
                     "{event_type}  key {}  v{}",
-                    letter
-                        .aggregate_id
-                        .as_ref()
-                        .map_or("?", |key| key.as_str()),
+                    letter.aggregate_id.as_ref().map_or("?", |key| key.as_str()),
                     letter
                         .aggregate_version
                         .map_or("?".into(), |version| version.to_string())
@@ -166,7 +166,11 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
             letter.source_exchange.as_ref().map(|exchange| {
                 format!(
                     "exchange {}, routing key {}",
-                    if exchange.is_empty() { "(default)" } else { exchange },
+                    if exchange.is_empty() {
+                        "(default)"
+                    } else {
+                        exchange
+                    },
                     letter.source_routing_key.as_deref().unwrap_or("?")
                 )
             }),
@@ -185,7 +189,10 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
             },
         )
         .add_some("trace", letter.trace_id.clone())
-        .add_some("stack", letter.stack_digest.as_ref().map(|d| format!("sha256 {d}")))
+        .add_some(
+            "stack",
+            letter.stack_digest.as_ref().map(|d| format!("sha256 {d}")),
+        )
         .add_some("owner", letter.owner.clone())
         .add_some("note", letter.note.clone())
         .add_some(
@@ -198,7 +205,11 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
 fn payload(view: &DeadLetterView, view_as: ViewAs, world: &World) -> Vec<Line> {
     let message = &view.detail.message;
     let bytes = message.payload.bytes();
-    let kind = message.properties.content_type.as_deref().unwrap_or("no content type");
+    let kind = message
+        .properties
+        .content_type
+        .as_deref()
+        .unwrap_or("no content type");
     let mut out = vec![vec![
         Span::new(
             format!(
@@ -261,7 +272,9 @@ fn raw(text: &str, world: &World) -> Vec<Line> {
             Role::Warn,
         )];
     }
-    text.split('\n').map(|part| line(part, Role::Text)).collect()
+    text.split('\n')
+        .map(|part| line(part, Role::Text))
+        .collect()
 }
 
 /// The unpacked body of a message that says it is gzip, for the eye only: what is sent stays as it
@@ -314,7 +327,10 @@ fn headers(view: &DeadLetterView) -> Vec<Line> {
     for (name, value) in [
         ("content_type", text(&properties.content_type)),
         ("content_encoding", text(&properties.content_encoding)),
-        ("delivery_mode", properties.delivery_mode.map(|n| n.to_string())),
+        (
+            "delivery_mode",
+            properties.delivery_mode.map(|n| n.to_string()),
+        ),
         ("priority", properties.priority.map(|n| n.to_string())),
         ("correlation_id", text(&properties.correlation_id)),
         ("reply_to", text(&properties.reply_to)),
@@ -354,7 +370,10 @@ fn headers(view: &DeadLetterView) -> Vec<Line> {
 fn deaths(view: &DeadLetterView, world: &World) -> Vec<Line> {
     let all = &view.detail.deaths;
     let mut out = vec![vec![
-        Span::new(format!("{} deaths recorded", view.detail.letter.deaths), Role::Text),
+        Span::new(
+            format!("{} deaths recorded", view.detail.letter.deaths),
+            Role::Text,
+        ),
         Span::new(
             if i64::try_from(all.len()).is_ok_and(|n| n < view.detail.letter.deaths) {
                 format!(", the newest {} shown", all.len())
@@ -368,7 +387,11 @@ fn deaths(view: &DeadLetterView, world: &World) -> Vec<Line> {
         out.push(vec![
             Span::new(format!("{:>3}  ", death.no), Role::Dim),
             Span::new(
-                format!("{}  {:>6} ago  ", death.died_at.to_clock(), world.age(death.died_at)),
+                format!(
+                    "{}  {:>6} ago  ",
+                    death.died_at.to_clock(),
+                    world.age(death.died_at)
+                ),
                 Role::Text,
             ),
             Span::new(
@@ -380,12 +403,9 @@ fn deaths(view: &DeadLetterView, world: &World) -> Vec<Line> {
                 Role::Strong,
             ),
             Span::new(
-                death
-                    .operation_id
-                    .as_ref()
-                    .map_or_else(String::new, |id| {
-                        format!("  after replay {}", short_id(id.as_str()))
-                    }),
+                death.operation_id.as_ref().map_or_else(String::new, |id| {
+                    format!("  after replay {}", short_id(id.as_str()))
+                }),
                 Role::Warn,
             ),
         ]);
@@ -460,10 +480,7 @@ fn inbox(view: &DeadLetterView, world: &World) -> Vec<Line> {
 
 fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
     let letter = &view.detail.letter;
-    let key = letter
-        .aggregate_id
-        .as_ref()
-        .map_or("?", |key| key.as_str());
+    let key = letter.aggregate_id.as_ref().map_or("?", |key| key.as_str());
     let mut out = vec![line(
         format!("events of key {key}, in the order of their versions"),
         Role::Dim,
@@ -509,9 +526,10 @@ fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
         out.push(line("… more exist than were read", Role::Warn));
     }
     for sibling in &view.siblings {
-        let is_listed = sibling.event_id.as_ref().is_some_and(|id| {
-            view.sequence.rows.iter().any(|row| row.event_id == *id)
-        });
+        let is_listed = sibling
+            .event_id
+            .as_ref()
+            .is_some_and(|id| view.sequence.rows.iter().any(|row| row.event_id == *id));
         if !is_listed && sibling.dead_letter_id != letter.dead_letter_id {
             out.push(vec![
                 Span::new("  dead  ", Role::Bad),

@@ -313,7 +313,10 @@ impl DeadLetters {
 
     fn step_focus(&mut self, by: isize) {
         const PARTS: [Part; 3] = [Part::Groups, Part::Rows, Part::Detail];
-        let here = PARTS.iter().position(|part| *part == self.part).unwrap_or(0);
+        let here = PARTS
+            .iter()
+            .position(|part| *part == self.part)
+            .unwrap_or(0);
         let next = (here + 3).saturating_add_signed(by) % 3;
         self.part = PARTS[next];
     }

@@ -192,7 +192,10 @@ impl DeadLetters {
             .map(Count::floor)
             .sum();
         if replaying > 0 {
-            line.push(Span::new(format!("   ▶ {replaying} replaying"), Role::Accent));
+            line.push(Span::new(
+                format!("   ▶ {replaying} replaying"),
+                Role::Accent,
+            ));
         }
         for (queue, depth) in facts().flat_map(|facts| &facts.queued) {
             match depth {
@@ -210,7 +213,10 @@ impl DeadLetters {
     fn status_line(&self) -> Line {
         let mut line = Line::new();
         if self.status() != DeadLetterStatus::Open {
-            line.push(Span::new(format!("{}  ", self.status().word()), Role::Accent));
+            line.push(Span::new(
+                format!("{}  ", self.status().word()),
+                Role::Accent,
+            ));
         }
         if !self.filter_text.is_empty() {
             line.push(Span::new("filter ", Role::Dim));
@@ -224,7 +230,10 @@ impl DeadLetters {
             line.push(Span::new(format!("{service} page {no}  "), Role::Text));
         }
         if self.rows.marked() > 0 {
-            line.push(Span::new(format!("{} marked  ", self.rows.marked()), Role::Warn));
+            line.push(Span::new(
+                format!("{} marked  ", self.rows.marked()),
+                Role::Warn,
+            ));
         }
         if self.rows.is_gone() {
             line.push(Span::new("the row left this list  ", Role::Warn));
@@ -334,12 +343,7 @@ pub fn replay_word(letter: &DeadLetter, world: &World) -> (&'static str, Role) {
 
 fn row_cells(letter: &DeadLetter, world: &World) -> Vec<Span> {
     let (replay, replay_role) = replay_word(letter, world);
-    let often = |n: i64| {
-        Span::new(
-            n.to_string(),
-            if n > 1 { Role::Warn } else { Role::Dim },
-        )
-    };
+    let often = |n: i64| Span::new(n.to_string(), if n > 1 { Role::Warn } else { Role::Dim });
     vec![
         match &letter.event_id {
             Some(id) => Span::new(short_id(id.as_str()), Role::Text),

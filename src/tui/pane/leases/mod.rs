@@ -65,7 +65,10 @@ impl Listing for Leases {
                     .services
                     .iter()
                     .filter_map(|part| {
-                        Some((part.service.as_str(), part.value.as_ref()?.groups.as_slice()))
+                        Some((
+                            part.service.as_str(),
+                            part.value.as_ref()?.groups.as_slice(),
+                        ))
                     })
                     .collect()
             })
@@ -120,7 +123,10 @@ impl Listing for Leases {
         ));
         for part in &value.services {
             if let Some(why) = part.value.as_ref().and_then(|l| l.not_answered.as_ref()) {
-                line.push(Span::new(format!("   {}: {why}", part.service), Role::Unknown));
+                line.push(Span::new(
+                    format!("   {}: {why}", part.service),
+                    Role::Unknown,
+                ));
             }
         }
         line
@@ -149,10 +155,7 @@ impl Listing for Leases {
                 None => Span::new("?", Role::Unknown),
             },
             match row.attempts_max {
-                Some(n) => Span::new(
-                    n.to_string(),
-                    if n > 1 { Role::Warn } else { Role::Text },
-                ),
+                Some(n) => Span::new(n.to_string(), if n > 1 { Role::Warn } else { Role::Text }),
                 None => Span::new("?", Role::Unknown),
             },
             Span::new(
@@ -170,7 +173,10 @@ impl Listing for Leases {
         let lease = human::duration(world.context.dispatcher.lease);
         let mut facts = Facts::new(12);
         facts
-            .add_or("claim token", row.claim_token.as_ref().map(ToString::to_string))
+            .add_or(
+                "claim token",
+                row.claim_token.as_ref().map(ToString::to_string),
+            )
             .add("service", service)
             .add("rows", human::grouped(row.rows))
             .add_or(

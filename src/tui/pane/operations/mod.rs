@@ -108,7 +108,9 @@ impl Listing for Operations {
                 value
                     .services
                     .iter()
-                    .filter_map(|part| Some((part.service.as_str(), part.value.as_ref()?.as_slice())))
+                    .filter_map(|part| {
+                        Some((part.service.as_str(), part.value.as_ref()?.as_slice()))
+                    })
                     .collect()
             })
             .unwrap_or_default()
@@ -145,10 +147,7 @@ impl Listing for Operations {
         if running > 0 {
             line.push(Span::new(format!("▶ {running} running   "), Role::Accent));
         }
-        line.push(Span::new(
-            format!("{} shown", all().count()),
-            Role::Dim,
-        ));
+        line.push(Span::new(format!("{} shown", all().count()), Role::Dim));
         line
     }
 
@@ -191,16 +190,17 @@ impl Listing for Operations {
                 format!("{}  in {service}", row.operation_id),
                 Role::Strong,
             )
-            .add(
-                "what",
-                format!("{}, {}", row.verb.word(), row.state.word()),
-            )
+            .add("what", format!("{}, {}", row.verb.word(), row.state.word()))
             .add("who", row.actor.as_str())
             .add("reason", row.reason.as_str())
             .add_some("ticket", row.ticket.clone())
             .add(
                 "confirmed",
-                format!("{}   {} ago", row.created_at.to_rfc3339(), world.age(row.created_at)),
+                format!(
+                    "{}   {} ago",
+                    row.created_at.to_rfc3339(),
+                    world.age(row.created_at)
+                ),
             );
         match row.finished_at {
             Some(at) => facts.add("finished", at.to_rfc3339()),
@@ -242,11 +242,7 @@ impl Listing for Operations {
             }
         }
         facts.line(Line::new());
-        facts.add_as(
-            "plan",
-            format!("sha256 {}", row.plan_digest),
-            Role::Dim,
-        );
+        facts.add_as("plan", format!("sha256 {}", row.plan_digest), Role::Dim);
         match json::pretty(&row.plan, &world.context.masked) {
             Ok(lines) => {
                 for line in lines {

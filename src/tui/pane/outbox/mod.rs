@@ -83,7 +83,10 @@ impl Outbox {
 
     fn turn_state(&mut self, by: isize) -> Vec<Ask> {
         let all = OutboxState::ALL;
-        let here = all.iter().position(|state| *state == self.state).unwrap_or(0);
+        let here = all
+            .iter()
+            .position(|state| *state == self.state)
+            .unwrap_or(0);
         let next = here.saturating_add_signed(by).min(all.len() - 1);
         if next == here {
             return Vec::new();
@@ -117,7 +120,9 @@ impl Outbox {
 
     fn next_page(&mut self, world: &World) -> Vec<Ask> {
         let Some(service) = &self.service else {
-            return vec![Ask::Explain("pages belong to one service: s chooses it".into())];
+            return vec![Ask::Explain(
+                "pages belong to one service: s chooses it".into(),
+            )];
         };
         let next = world
             .readings
@@ -178,7 +183,10 @@ impl Pane for Outbox {
             for (service, part) in value.services.iter().enumerate() {
                 let Some(facts) = &part.value else { continue };
                 // A late answer to an earlier question is not shown under the new heading.
-                let is_other = self.service.as_ref().is_some_and(|name| *name != part.service);
+                let is_other = self
+                    .service
+                    .as_ref()
+                    .is_some_and(|name| *name != part.service);
                 if is_other || facts.state != self.state {
                     continue;
                 }

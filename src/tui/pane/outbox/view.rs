@@ -84,8 +84,7 @@ impl Outbox {
             let is_filtered = self.browser.total > 0;
             browser::empty(buf, list, SPEC.feed, &nothing, is_filtered, world);
         }
-        self.browser
-            .draw_detail(detail, buf, world, "Outbox row");
+        self.browser.draw_detail(detail, buf, world, "Outbox row");
     }
 
     /// Counts per service, worst things first.
@@ -95,7 +94,11 @@ impl Outbox {
         };
         let mut line = Line::new();
         for part in &value.services {
-            if self.service.as_ref().is_some_and(|name| *name != part.service) {
+            if self
+                .service
+                .as_ref()
+                .is_some_and(|name| *name != part.service)
+            {
                 continue;
             }
             line.push(Span::new(format!("{} ", part.service), Role::Dim));
@@ -118,7 +121,10 @@ impl Outbox {
             };
             let text = format!(" {} ", state.word());
             let style = if state == self.state {
-                world.theme.style(role).patch(world.theme.style(Role::Strong))
+                world
+                    .theme
+                    .style(role)
+                    .patch(world.theme.style(Role::Strong))
             } else {
                 world.theme.style(role)
             };
@@ -240,10 +246,12 @@ pub fn detail(service: &str, row: &OutboxRow, world: &World) -> Vec<Line> {
         .add("service", service)
         .add_or(
             "key",
-            row.aggregate_id.as_ref().map(|key| match row.aggregate_version {
-                Some(version) => format!("{key}  v{version}"),
-                None => key.to_string(),
-            }),
+            row.aggregate_id
+                .as_ref()
+                .map(|key| match row.aggregate_version {
+                    Some(version) => format!("{key}  v{version}"),
+                    None => key.to_string(),
+                }),
         )
         .add_or("attempts", row.attempts.map(|n| n.to_string()))
         .add_or("created", at(row.created_at));
@@ -252,11 +260,17 @@ pub fn detail(service: &str, row: &OutboxRow, world: &World) -> Vec<Line> {
             facts.add_or("sent", at(row.sent_at));
         }
         OutboxState::Sending => {
-            facts.add_or("claim token", row.claim_token.as_ref().map(ToString::to_string));
+            facts.add_or(
+                "claim token",
+                row.claim_token.as_ref().map(ToString::to_string),
+            );
             facts.add_or("lease until", row.lease_until.map(|at| at.to_rfc3339()));
         }
         _ => {
-            facts.add_or("next attempt", row.next_attempt_at.map(|at| at.to_rfc3339()));
+            facts.add_or(
+                "next attempt",
+                row.next_attempt_at.map(|at| at.to_rfc3339()),
+            );
         }
     }
     if let Some(error) = &row.last_error {

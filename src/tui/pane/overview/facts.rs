@@ -89,7 +89,11 @@ fn servers(health: &HealthSnapshot, world: &World, out: &mut Vec<Fact>) {
     };
     for database in &health.databases {
         let name = database.name.strip_prefix("db ").unwrap_or(&database.name);
-        out.extend(down(database, format!("database of {name}"), PaneId::Outbox));
+        out.extend(down(
+            database,
+            format!("database of {name}"),
+            PaneId::Outbox,
+        ));
     }
     out.extend(down(&health.broker, "the broker".into(), PaneId::Queues));
     out.extend(down(

@@ -25,11 +25,9 @@ pub struct History {
 
 /// The largest known value; `None` when nothing is known.
 pub fn largest(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    values
-        .flatten()
-        .fold(None, |most: Option<f64>, value| {
-            Some(most.map_or(value, |most| most.max(value)))
-        })
+    values.flatten().fold(None, |most: Option<f64>, value| {
+        Some(most.map_or(value, |most| most.max(value)))
+    })
 }
 
 /// Seconds the oldest due event of all outboxes waits; zero only when every outbox says that

@@ -40,8 +40,12 @@ impl Layout {
         let charts_min = if area.height >= 12 { 3 } else { 0 };
         // Borders are shared, so every box after the first is one row higher than its part.
         let for_two = area.height.saturating_sub(charts_min.max(1) - 1) + 1;
-        let health = facts_wanted.min(for_two.saturating_sub(flow_wanted).max(4)).min(area.height);
-        let flow = flow_wanted.min(for_two.saturating_sub(health)).min(area.height);
+        let health = facts_wanted
+            .min(for_two.saturating_sub(flow_wanted).max(4))
+            .min(area.height);
+        let flow = flow_wanted
+            .min(for_two.saturating_sub(health))
+            .min(area.height);
         let (health_area, _) = paint::split_top(area, health);
         let after = |rect: Rect, height: u16| {
             let y = rect.bottom().saturating_sub(1);
@@ -98,7 +102,8 @@ fn first_fact(pane: &Overview, rows: usize) -> usize {
 pub fn item_at(area: Rect, y: u16, pane: &Overview, world: &World) -> Option<usize> {
     let layout = Layout::cut(area, pane.facts.len(), world);
     let inside = |rect: Rect| {
-        (rect.height > 2 && y > rect.y && y + 1 < rect.bottom()).then(|| usize::from(y - rect.y - 1))
+        (rect.height > 2 && y > rect.y && y + 1 < rect.bottom())
+            .then(|| usize::from(y - rect.y - 1))
     };
     if let Some(row) = inside(layout.health) {
         let index = first_fact(pane, pane.facts_shown) + row;
@@ -172,7 +177,17 @@ impl Overview {
         {
             let y = inner.y + columns(offset);
             let base = self.selection(&Item::Fact(index), world);
-            draw_fact(fact, Rect { y, height: 1, ..inner }, buf, world, base);
+            draw_fact(
+                fact,
+                Rect {
+                    y,
+                    height: 1,
+                    ..inner
+                },
+                buf,
+                world,
+                base,
+            );
         }
         let hidden = self.facts.len().saturating_sub(rows);
         if hidden > 0 {
@@ -201,21 +216,43 @@ impl Overview {
             return;
         };
         let mut y = inner.y;
-        let mut row = |cells: [(Line, Line); 4], is_heading: bool, base: Option<Style>, buf: &mut Buffer| {
-            if y < inner.bottom() {
-                draw_hops(Rect { y, height: 1, ..inner }, buf, world, &cells, is_heading, base);
-                y += 1;
-            }
-        };
+        let mut row =
+            |cells: [(Line, Line); 4], is_heading: bool, base: Option<Style>, buf: &mut Buffer| {
+                if y < inner.bottom() {
+                    draw_hops(
+                        Rect {
+                            y,
+                            height: 1,
+                            ..inner
+                        },
+                        buf,
+                        world,
+                        &cells,
+                        is_heading,
+                        base,
+                    );
+                    y += 1;
+                }
+            };
         if !flow.outboxes.is_empty() {
-            row(heading(["outbox", "dispatcher", "exchange", "sent"]), true, None, buf);
+            row(
+                heading(["outbox", "dispatcher", "exchange", "sent"]),
+                true,
+                None,
+                buf,
+            );
         }
         for (index, part) in flow.outboxes.iter().enumerate() {
             let base = self.selection(&Item::Outbox(index), world);
             row(outbox_hops(part, world), false, base, buf);
         }
         if !flow.consumers.is_empty() {
-            row(heading(["queue", "consumers", "inbox", "dead"]), true, None, buf);
+            row(
+                heading(["queue", "consumers", "inbox", "dead"]),
+                true,
+                None,
+                buf,
+            );
         }
         for (index, consumer) in flow.consumers.iter().enumerate() {
             let base = self.selection(&Item::Consumer(index), world);
@@ -277,7 +314,11 @@ impl Overview {
             };
             x = right.saturating_sub(1);
             let inner = paint::inset(paint::boxed(buf, rect, title, world.theme), 1);
-            let is_high = points.back().copied().flatten().is_some_and(|value| value > limit);
+            let is_high = points
+                .back()
+                .copied()
+                .flatten()
+                .is_some_and(|value| value > limit);
             draw_chart(inner, buf, world, points, now, is_high);
         }
     }
@@ -311,9 +352,7 @@ fn draw_chart(
     for (offset, bar) in bars.iter().enumerate() {
         paint::put(buf, area.x, area.y + columns(offset), width, bar, style);
     }
-    let x = area
-        .right()
-        .saturating_sub(columns(paint::width_of(&text)));
+    let x = area.right().saturating_sub(columns(paint::width_of(&text)));
     paint::put(
         buf,
         x,
@@ -515,7 +554,11 @@ fn consumer_hops(consumer: &ConsumerFlow) -> [(Line, Line); 4] {
     let ready = match consumer.ready {
         Some(0) => one("0 ready", Role::Dim),
         Some(n) => one(
-            format!("{} ready{}", human::grouped(n), if is_left { " ▲" } else { "" }),
+            format!(
+                "{} ready{}",
+                human::grouped(n),
+                if is_left { " ▲" } else { "" }
+            ),
             if is_left { Role::Bad } else { Role::Text },
         ),
         None => unknown(),
@@ -578,7 +621,14 @@ fn draw_workers(area: Rect, buf: &mut Buffer, world: &World) {
         let mut line = vec![
             Span::new(format!("{:<12} ", report.worker), Role::Text),
             Span::new(format!("{:<14} ", report.service), Role::Dim),
-            Span::new(doing, if report.is_idle { Role::Dim } else { Role::Text }),
+            Span::new(
+                doing,
+                if report.is_idle {
+                    Role::Dim
+                } else {
+                    Role::Text
+                },
+            ),
         ];
         if let Some(problem) = &report.problem {
             line.push(Span::new(format!("   ! {problem}"), Role::Warn));

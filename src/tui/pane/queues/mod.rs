@@ -126,7 +126,11 @@ impl Listing for Queues {
         match value.total {
             Some(total) if total > u64::try_from(shown).unwrap_or(u64::MAX) || self.page > 1 => {
                 line.push(Span::new(
-                    format!("   page {}, {shown} of {} queues", self.page, human::grouped(total)),
+                    format!(
+                        "   page {}, {shown} of {} queues",
+                        self.page,
+                        human::grouped(total)
+                    ),
                     Role::Text,
                 ));
             }
@@ -291,7 +295,10 @@ impl Listing for Queues {
             }
         }
         out.add_some("policy", facts.policy.clone());
-        out.add_some("delivery limit", facts.delivery_limit.map(|n| n.to_string()));
+        out.add_some(
+            "delivery limit",
+            facts.delivery_limit.map(|n| n.to_string()),
+        );
         out.take()
     }
 

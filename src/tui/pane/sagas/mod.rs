@@ -58,7 +58,11 @@ const fn glyph(state: StepState) -> (&'static str, Role) {
 
 /// `✓ ✓ ✖ ○`, and the compensating side when it has begun: `✓ ✓ ✖ ○ ◀ ✓ ✖ –`.
 fn track(saga: &Saga) -> String {
-    let forward: Vec<&str> = saga.steps.iter().map(|step| glyph(step.forward).0).collect();
+    let forward: Vec<&str> = saga
+        .steps
+        .iter()
+        .map(|step| glyph(step.forward).0)
+        .collect();
     let has_compensation = saga
         .steps
         .iter()
@@ -80,14 +84,24 @@ fn current(saga: &Saga) -> Option<&SagaStep> {
     saga.steps
         .iter()
         .find(|step| {
-            matches!(step.compensation, StepState::Failed | StepState::InFlight | StepState::Unknown)
+            matches!(
+                step.compensation,
+                StepState::Failed | StepState::InFlight | StepState::Unknown
+            )
         })
         .or_else(|| {
             saga.steps.iter().find(|step| {
-                matches!(step.forward, StepState::Failed | StepState::InFlight | StepState::Unknown)
+                matches!(
+                    step.forward,
+                    StepState::Failed | StepState::InFlight | StepState::Unknown
+                )
             })
         })
-        .or_else(|| saga.steps.iter().find(|step| step.forward == StepState::Pending))
+        .or_else(|| {
+            saga.steps
+                .iter()
+                .find(|step| step.forward == StepState::Pending)
+        })
 }
 
 impl Listing for Sagas {
@@ -119,7 +133,9 @@ impl Listing for Sagas {
                 value
                     .services
                     .iter()
-                    .filter_map(|part| Some((part.service.as_str(), part.value.as_ref()?.as_slice())))
+                    .filter_map(|part| {
+                        Some((part.service.as_str(), part.value.as_ref()?.as_slice()))
+                    })
                     .collect()
             })
             .unwrap_or_default()
@@ -210,7 +226,11 @@ impl Listing for Sagas {
             )
             .add(
                 "changed",
-                format!("{} ago, started {} ago", world.age(row.updated_at), world.age(row.created_at)),
+                format!(
+                    "{} ago, started {} ago",
+                    world.age(row.updated_at),
+                    world.age(row.created_at)
+                ),
             );
         match row.deadline_at {
             Some(at) if is_overdue(row, world.now) => {
@@ -233,9 +253,15 @@ impl Listing for Sagas {
             let (back, back_role) = glyph(step.compensation);
             facts.line(vec![
                 Span::new(format!("{:>2}  {:<22} ", step.no, step.name), Role::Text),
-                Span::new(format!("{forward} {:<10}", step.forward.word()), forward_role),
+                Span::new(
+                    format!("{forward} {:<10}", step.forward.word()),
+                    forward_role,
+                ),
                 Span::new("  undo ", Role::Dim),
-                Span::new(format!("{back} {:<10}", step.compensation.word()), back_role),
+                Span::new(
+                    format!("{back} {:<10}", step.compensation.word()),
+                    back_role,
+                ),
                 Span::new(
                     if step.attempts > 1 {
                         format!("  tries {}", step.attempts)
@@ -266,7 +292,10 @@ impl Listing for Sagas {
         if current(row).is_some_and(|step| step.event_id.is_some()) && !row.is_finished() {
             facts.line(vec![
                 Span::new("→ ", Role::Key),
-                Span::new("the message it waits for, among the dead letters", Role::Dim),
+                Span::new(
+                    "the message it waits for, among the dead letters",
+                    Role::Dim,
+                ),
             ]);
         }
         facts.take()
@@ -290,10 +319,7 @@ impl Listing for Sagas {
             .and_then(|(_, saga)| current(saga))
             .and_then(|step| step.event_id.as_ref());
         Some(match event {
-            Some(event) => vec![Ask::Go(
-                PaneId::DeadLetters,
-                Some(format!("event:{event}")),
-            )],
+            Some(event) => vec![Ask::Go(PaneId::DeadLetters, Some(format!("event:{event}")))],
             None => vec![Ask::Explain("no event is known that it waits for".into())],
         })
     }
