@@ -121,7 +121,11 @@ pub(super) async fn apply(
             )
             .await?,
     )?;
-    let word = if *is_resolved { "resolved" } else { "discarded" };
+    let word = if *is_resolved {
+        "resolved"
+    } else {
+        "discarded"
+    };
     Ok(applied(
         plan,
         ItemResult {

@@ -184,13 +184,10 @@ impl Operator {
             reason: reason.trim().to_owned(),
             detail: serde_json::json!({ "for_s": desk.ports.context.unlock.as_secs() }).to_string(),
         };
-        let appended = join_all(
-            desk.journals()
-                .map(|(service, store)| {
-                    let record = &record;
-                    async move { (service, store.audit_append(record).await) }
-                }),
-        )
+        let appended = join_all(desk.journals().map(|(service, store)| {
+            let record = &record;
+            async move { (service, store.audit_append(record).await) }
+        }))
         .await;
         let mut first_error = None;
         let mut is_recorded = false;
@@ -371,13 +368,9 @@ impl Operator {
 
     /// Checks the audit chain of every journal: service, and entries or fault.
     pub async fn verify_audit(&self) -> Vec<(String, Result<Result<i64, ChainFault>, StoreError>)> {
-        join_all(
-            self.desk
-                .journals()
-                .map(|(service, store)| async move {
-                    (service.to_owned(), store.audit_verify().await)
-                }),
-        )
+        join_all(self.desk.journals().map(|(service, store)| async move {
+            (service.to_owned(), store.audit_verify().await)
+        }))
         .await
     }
 }

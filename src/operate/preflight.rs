@@ -323,7 +323,10 @@ fn sequence(facts: &Facts<'_>) -> PreflightLine {
         ));
     }
     if !found.unread.is_empty() {
-        notes.push(format!("not all could be read: {}", found.unread.join("; ")));
+        notes.push(format!(
+            "not all could be read: {}",
+            found.unread.join("; ")
+        ));
     }
     if facts.originals.found.is_empty() {
         notes.push("later events not looked up: its outbox is not known".to_owned());
@@ -426,7 +429,6 @@ pub(super) fn payload_text(letter: &DeadLetter, originals: &Originals) -> String
     };
     format!("{size}  sha256 {:.12}…  {compared}", letter.payload_sha256)
 }
-
 
 #[cfg(test)]
 pub(super) mod tests;

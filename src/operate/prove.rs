@@ -41,10 +41,7 @@ pub(super) struct Evidence<'a> {
 }
 
 /// Where an item goes next, and why; `None`: nothing is known that would move it.
-pub(super) fn decide(
-    item: &OperationItem,
-    evidence: &Evidence<'_>,
-) -> Option<(ItemState, String)> {
+pub(super) fn decide(item: &OperationItem, evidence: &Evidence<'_>) -> Option<(ItemState, String)> {
     let is_abandoned = item.lease_until.is_none_or(|until| until < evidence.now);
     match item.state {
         ItemState::Reserved if is_abandoned => Some((
@@ -150,7 +147,9 @@ async fn prove_journal(
     }
     let now = store.probe().await?.database_now;
     let (unknown, moving): (Vec<_>, Vec<_>) = operations.into_iter().partition(is_only_unknown);
-    let turn = desk.unknown_turn.fetch_add(UNKNOWN_A_PASS, Ordering::Relaxed);
+    let turn = desk
+        .unknown_turn
+        .fetch_add(UNKNOWN_A_PASS, Ordering::Relaxed);
     let start = turn.checked_rem(unknown.len()).unwrap_or_default();
     let unknown = unknown
         .iter()
@@ -211,7 +210,10 @@ async fn prove(
     Ok(moved)
 }
 
-async fn letter_of(store: &Arc<dyn Store>, item: &OperationItem) -> StoreResult<Option<DeadLetter>> {
+async fn letter_of(
+    store: &Arc<dyn Store>,
+    item: &OperationItem,
+) -> StoreResult<Option<DeadLetter>> {
     let Some(id) = &item.dead_letter_id else {
         return Ok(None);
     };

@@ -30,7 +30,10 @@ pub(super) async fn plan(
     let rows = counted(group.rows, "row", "rows");
     let mut headline = format!("lease {token} of {service}  {rows}");
     if let Some(at) = group.oldest_created_at {
-        headline.push_str(&format!("  oldest made {}", ago(desk.ports.clock.now(), at)));
+        headline.push_str(&format!(
+            "  oldest made {}",
+            ago(desk.ports.clock.now(), at)
+        ));
     }
     if let Some(attempts) = group.attempts_max {
         headline.push_str(&format!("  attempts {attempts}"));

@@ -203,7 +203,10 @@ async fn place(desk: &Desk, service: &str, letter: &DeadLetter) -> (i64, Option<
             return (wanted, Some(line));
         }
     };
-    let taken = |version| rows.iter().any(|row| row.aggregate_version == Some(version));
+    let taken = |version| {
+        rows.iter()
+            .any(|row| row.aggregate_version == Some(version))
+    };
     if !taken(wanted) {
         return (wanted, None);
     }
@@ -246,7 +249,11 @@ fn new_event(
         headers.set(CORRELATION_HEADER, FieldValue::text(correlation));
     }
     let mut changes = vec![
-        locked("message_id", properties.message_id.clone(), event_id.as_str()),
+        locked(
+            "message_id",
+            properties.message_id.clone(),
+            event_id.as_str(),
+        ),
         locked(
             "causation_id",
             headers.get("causation_id").map(FieldValue::display),

@@ -6,19 +6,17 @@
 
 use futures::future::join;
 
+use super::Desk;
 use super::command_line::CommandLine;
 use super::crash;
 use super::guard::refused;
 use super::headers::{self, Marks};
 use super::journal::{Draft, about_letter, applied, started};
 use super::look::{self, Look};
-use super::plan::{
-    Applied, Confirmation, Frozen, ItemResult, Level, OperateError, Plan,
-};
+use super::plan::{Applied, Confirmation, Frozen, ItemResult, Level, OperateError, Plan};
 use super::preflight::{self, Facts};
 use super::route::{self, Route, Wish};
 use super::wording;
-use super::Desk;
 use crate::base::backoff::Backoff;
 use crate::base::text::safe;
 use crate::broker::{Flow, Outgoing, PublishOutcome, Publisher};
@@ -262,7 +260,9 @@ async fn give_up_unknown(
     if detail.letter.version != version || store.step_item(&step).await? == Guarded::LostRace {
         return Err(drifted());
     }
-    let opened = look::letter(desk, &plan.service, dead_letter_id).await?.letter;
+    let opened = look::letter(desk, &plan.service, dead_letter_id)
+        .await?
+        .letter;
     if opened.payload_sha256 != *payload_sha256 {
         return Err(drifted());
     }
@@ -357,15 +357,13 @@ impl Sending<'_> {
     /// answer was lost.
     async fn as_it_stands(&self, step: &ItemStep) -> ItemResult {
         match self.store.operation(&self.plan.operation_id).await {
-            Ok(Some(operation)) => {
-                match operation.items.iter().find(|item| item.no == ITEM) {
-                    Some(item) => {
-                        let evidence = item.evidence.as_deref().unwrap_or_default();
-                        self.result(item.state, evidence)
-                    }
-                    None => self.unrecorded(step, "its item is gone"),
+            Ok(Some(operation)) => match operation.items.iter().find(|item| item.no == ITEM) {
+                Some(item) => {
+                    let evidence = item.evidence.as_deref().unwrap_or_default();
+                    self.result(item.state, evidence)
                 }
-            }
+                None => self.unrecorded(step, "its item is gone"),
+            },
             Ok(None) => self.unrecorded(step, "its operation is gone"),
             Err(error) => self.unrecorded(step, &error.to_string()),
         }
@@ -415,7 +413,10 @@ fn judged(outcome: &PublishOutcome, plan: &Plan) -> (ItemState, String) {
         ),
         PublishOutcome::Returned(why) => (
             ItemState::Unroutable,
-            format!("unroutable: {}: no queue behind {target} took it", safe(why)),
+            format!(
+                "unroutable: {}: no queue behind {target} took it",
+                safe(why)
+            ),
         ),
         PublishOutcome::Nacked => (
             ItemState::Refused,

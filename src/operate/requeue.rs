@@ -71,7 +71,8 @@ pub(super) async fn plan(
         payload.sha256()
     ));
     plan.preflight.push(state(&event));
-    plan.preflight.push(safety(&desk.store(service)?.facts().outbox_replay));
+    plan.preflight
+        .push(safety(&desk.store(service)?.facts().outbox_replay));
     plan.preflight.push(never_replay(desk, &event));
     plan.preflight.push(retention(desk, &event));
     plan.preflight.extend(processed(desk, id).await);
@@ -118,7 +119,10 @@ fn destination(desk: &Desk, service: &str, event: &OutboxEvent) -> Destination {
         .clone()
         .unwrap_or_else(|| event.row.event_type.clone());
     let text = if exchange.is_empty() {
-        format!("back to pending; the dispatcher sends it to queue {}", safe(&routing_key))
+        format!(
+            "back to pending; the dispatcher sends it to queue {}",
+            safe(&routing_key)
+        )
     } else {
         format!(
             "back to pending; the dispatcher sends it to exchange {} with key {}",
@@ -144,16 +148,25 @@ fn state(event: &OutboxEvent) -> PreflightLine {
                 .as_deref()
                 .map(|error| format!(": {}", safe(error)))
                 .unwrap_or_default();
-            PreflightLine::new("failed", Level::Pass, format!("no dispatcher will try it again{why}"))
+            PreflightLine::new(
+                "failed",
+                Level::Pass,
+                format!("no dispatcher will try it again{why}"),
+            )
         }
         OutboxState::Pending | OutboxState::Sending => PreflightLine::new(
             "failed",
             Level::Refusal,
-            format!("it is {}: the dispatcher sends it by itself", row.state.word()),
+            format!(
+                "it is {}: the dispatcher sends it by itself",
+                row.state.word()
+            ),
         ),
-        OutboxState::Sent => {
-            PreflightLine::new("failed", Level::Refusal, "it was sent: nothing is left to do")
-        }
+        OutboxState::Sent => PreflightLine::new(
+            "failed",
+            Level::Refusal,
+            "it was sent: nothing is left to do",
+        ),
         OutboxState::Unknown => PreflightLine::new(
             "failed",
             Level::Refusal,
@@ -164,11 +177,15 @@ fn state(event: &OutboxEvent) -> PreflightLine {
 
 fn safety(safety: &Safety) -> PreflightLine {
     let (level, text) = match safety {
-        Safety::Safe => (Level::Pass, "fenced: sent once by one dispatcher".to_owned()),
+        Safety::Safe => (
+            Level::Pass,
+            "fenced: sent once by one dispatcher".to_owned(),
+        ),
         Safety::MayDuplicate(why) => (Level::Warning, format!("may be sent twice: {why}")),
-        Safety::NeedsApplication(why) => {
-            (Level::Refusal, format!("only the application can do it: {why}"))
-        }
+        Safety::NeedsApplication(why) => (
+            Level::Refusal,
+            format!("only the application can do it: {why}"),
+        ),
         Safety::Impossible(why) => (Level::Refusal, format!("cannot be done: {why}")),
     };
     PreflightLine::new("layout", level, text)
@@ -221,7 +238,11 @@ fn retention(desk: &Desk, event: &OutboxEvent) -> PreflightLine {
             ),
         )
     } else {
-        PreflightLine::new(CHECK, Level::Pass, format!("{age} old, inbox keeps {kept_text}"))
+        PreflightLine::new(
+            CHECK,
+            Level::Pass,
+            format!("{age} old, inbox keeps {kept_text}"),
+        )
     }
 }
 
@@ -233,10 +254,11 @@ async fn processed(desk: &Desk, id: &EventId) -> Vec<PreflightLine> {
         .services
         .iter()
         .filter_map(|service| service.inbox.as_ref().map(|inbox| &inbox.consumer));
-    let looks = join_all(
-        consumers.map(|consumer| async move { (consumer, look::inbox(desk, consumer, Some(id)).await) }),
-    )
-    .await;
+    let looks =
+        join_all(consumers.map(|consumer| async move {
+            (consumer, look::inbox(desk, consumer, Some(id)).await)
+        }))
+        .await;
     looks
         .into_iter()
         .filter_map(|(consumer, look)| match look {

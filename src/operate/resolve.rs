@@ -73,10 +73,9 @@ pub(super) async fn resolve(
 }
 
 async fn find(desk: &Desk, id: &str) -> Finds {
-    let reads = desk
-        .ports
-        .iter()
-        .map(|(service, store)| async move { (service, find_in(service, store.as_ref(), id).await) });
+    let reads = desk.ports.iter().map(|(service, store)| async move {
+        (service, find_in(service, store.as_ref(), id).await)
+    });
     let mut finds = Finds::default();
     for (service, found) in join_all(reads).await {
         let name = &service.name;
@@ -174,11 +173,7 @@ fn page(status: DeadLetterStatus) -> DeadLetterQuery {
 }
 
 /// One of what was found under a whole id.
-fn choose(
-    id: &str,
-    finds: Finds,
-    consumer: Option<&ConsumerName>,
-) -> Result<Target, OperateError> {
+fn choose(id: &str, finds: Finds, consumer: Option<&ConsumerName>) -> Result<Target, OperateError> {
     let letters: Vec<_> = finds
         .letters
         .iter()
@@ -233,7 +228,10 @@ fn choose_row(id: &str, finds: Finds) -> Result<Target, OperateError> {
             _ => Err(nothing(id, finds, None)),
         },
         several => {
-            let services: Vec<_> = several.iter().map(|(service, _)| service.as_str()).collect();
+            let services: Vec<_> = several
+                .iter()
+                .map(|(service, _)| service.as_str())
+                .collect();
             Err(OperateError::Ambiguous(format!(
                 "{} failed in several outboxes: {}",
                 safe(id),
@@ -256,12 +254,12 @@ fn nothing(id: &str, finds: Finds, consumer: Option<&ConsumerName>) -> OperateEr
     let text = format!("no dead letter {}{of_consumer}: {looked}", safe(id));
     let unread: Vec<_> = finds.unread.iter().map(ToString::to_string).collect();
     match finds.unread.into_iter().find(StoreError::is_unreachable) {
-        Some(
-            StoreError::Unavailable { service, .. } | StoreError::TimedOut { service, .. },
-        ) => OperateError::Store(StoreError::Unavailable {
-            service,
-            detail: format!("{text}; could not look everywhere: {}", unread.join("; ")),
-        }),
+        Some(StoreError::Unavailable { service, .. } | StoreError::TimedOut { service, .. }) => {
+            OperateError::Store(StoreError::Unavailable {
+                service,
+                detail: format!("{text}; could not look everywhere: {}", unread.join("; ")),
+            })
+        }
         _ if unread.is_empty() => OperateError::NotFound(text),
         _ => OperateError::NotFound(format!(
             "{text}; could not look everywhere: {}",

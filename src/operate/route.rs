@@ -137,7 +137,10 @@ fn misspelt(queue: &str) -> Option<PreflightLine> {
         PreflightLine::new(
             "target_space",
             Level::Refusal,
-            format!("the target queue's name begins or ends with a space: '{}'", safe(queue)),
+            format!(
+                "the target queue's name begins or ends with a space: '{}'",
+                safe(queue)
+            ),
         )
     })
 }
@@ -187,11 +190,7 @@ pub(super) fn queue_lines(queue: &str, depth: &Look<QueueDepth>) -> Vec<Prefligh
 }
 
 /// A dead-letter queue as target is almost always a slip.
-fn dead_letter_queue(
-    context: &Context,
-    letter: &DeadLetter,
-    queue: &str,
-) -> Option<PreflightLine> {
+fn dead_letter_queue(context: &Context, letter: &DeadLetter, queue: &str) -> Option<PreflightLine> {
     let is_configured = context
         .services
         .iter()

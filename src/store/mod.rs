@@ -4,6 +4,8 @@
 //! One [`Store`] stands for one service's database. Adapters live in `sql`; every dialect passes
 //! the suite in `contract`.
 
+pub mod sql;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

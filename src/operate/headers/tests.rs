@@ -193,15 +193,10 @@ fn h_05_an_expiration_is_cleared_and_none_is_restored() {
         Some("3000")
     );
 
-    let death = FieldTable::from_iter([(
-        "original-expiration".to_owned(),
-        FieldValue::text("3000"),
-    )]);
+    let death =
+        FieldTable::from_iter([("original-expiration".to_owned(), FieldValue::text("3000"))]);
     let with_death = replayed(Properties {
-        headers: table(&[(
-            "x-death",
-            FieldValue::Array(vec![FieldValue::Table(death)]),
-        )]),
+        headers: table(&[("x-death", FieldValue::Array(vec![FieldValue::Table(death)]))]),
         ..Properties::default()
     });
     assert_eq!(with_death.message.properties.expiration, None);

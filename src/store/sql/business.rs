@@ -1,0 +1,285 @@
+//! A consumer's or producer's own transaction, and the two statements of ours that belong into it: the
+//! inbox row and the outbox event.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::base::deadline::within;
+use crate::mapping::OutboxLayout;
+use crate::model::count::Count;
+use crate::model::ids::{ConsumerName, EventId};
+use crate::model::inbox::{InboxInsert, InboxRow};
+use crate::model::outbox::NewEvent;
+use crate::store::{BusinessTx, StoreError, StoreResult, Value};
+
+use super::db::{Db, Inbox};
+use super::exec::{Row, Session, limit, micros, text, text_or_null};
+use super::fault::{Fault, SqlResult};
+use super::statement::OutboxStatements;
+
+/// A business transaction on one session. Dropped without commit, the session is closed and the server
+/// rolls back.
+pub struct SqlBusinessTx {
+    db: Arc<Db>,
+    session: Session,
+    outbox: Option<Arc<OutboxStatements>>,
+}
+
+impl SqlBusinessTx {
+    /// Begins.
+    pub async fn begin(db: Arc<Db>) -> SqlResult<Self> {
+        let outbox = match db.outbox {
+            Some(_) => Some(db.outbox().await?.1),
+            None => None,
+        };
+        let session = db.transaction().await?;
+        Ok(Self {
+            db,
+            session,
+            outbox,
+        })
+    }
+}
+
+/// Gives a step of a transaction its time limit and its error.
+async fn limited<T>(
+    service: &str,
+    operation: &'static str,
+    after: Duration,
+    step: impl Future<Output = SqlResult<T>> + Send,
+) -> StoreResult<T> {
+    match within(operation, after, step).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(fault)) => Err(fault.into_store_error(service, operation, after)),
+        Err(late) => Err(StoreError::TimedOut {
+            service: service.to_owned(),
+            operation: late.operation,
+            after: late.after,
+        }),
+    }
+}
+
+#[async_trait]
+impl BusinessTx for SqlBusinessTx {
+    async fn inbox_insert(
+        &mut self,
+        consumer: &ConsumerName,
+        event_id: &EventId,
+        payload_sha256: &str,
+    ) -> StoreResult<InboxInsert> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "inbox insert", db.timeout, async {
+            insert_inbox(session, db.inbox()?, consumer, event_id, payload_sha256).await
+        })
+        .await
+    }
+
+    async fn append(&mut self, event: &NewEvent) -> StoreResult<()> {
+        let (db, session, outbox) = (&self.db, &mut self.session, self.outbox.as_deref());
+        limited(&db.service, "append event", db.timeout, async {
+            let layout = db.outbox_layout()?;
+            let statements =
+                outbox.ok_or_else(|| Fault::unsupported("has no outbox in the configuration"))?;
+            insert_event(session, layout, statements, event).await
+        })
+        .await
+    }
+
+    async fn execute(&mut self, statement: &'static str, values: &[Value]) -> StoreResult<u64> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "business statement", db.timeout, async {
+            session.execute(statement, values).await
+        })
+        .await
+    }
+
+    async fn fetch_one(
+        &mut self,
+        statement: &'static str,
+        values: &[Value],
+    ) -> StoreResult<Option<Vec<Value>>> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "business query", db.timeout, async {
+            Ok(session
+                .fetch_optional(statement, values)
+                .await?
+                .map(|row| row.0.into_iter().map(readable).collect()))
+        })
+        .await
+    }
+
+    async fn commit(mut self: Box<Self>) -> StoreResult<()> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "commit", db.timeout, session.commit()).await
+    }
+
+    async fn rollback(mut self: Box<Self>) -> StoreResult<()> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "rollback", db.timeout, session.rollback()).await
+    }
+}
+
+/// MySQL sends texts and bytes alike; what is UTF-8 is a text to a handler.
+fn readable(value: Value) -> Value {
+    match value {
+        Value::Bytes(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Value::Text(text),
+            Err(error) => Value::Bytes(error.into_bytes()),
+        },
+        other => other,
+    }
+}
+
+/// Inserts plainly and lets the unique key speak: `INSERT IGNORE` would hide other errors.
+async fn insert_inbox(
+    session: &mut Session,
+    inbox: &Inbox,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+    payload_sha256: &str,
+) -> SqlResult<InboxInsert> {
+    let mut values = Vec::new();
+    if inbox.layout.consumer.is_some() {
+        values.push(text(consumer.as_str()));
+    }
+    values.push(text(event_id.as_str()));
+    if inbox.layout.payload_sha256.is_some() {
+        values.push(text(payload_sha256));
+    }
+    match session.execute(&inbox.statements.insert, &values).await {
+        Ok(_) => Ok(InboxInsert::First),
+        Err(fault) if fault.is_duplicate() => {
+            let stored = fetch_inbox(session, inbox, consumer, event_id)
+                .await?
+                .and_then(|row| row.payload_sha256);
+            Ok(match stored {
+                Some(stored_sha256) if stored_sha256 != payload_sha256 => {
+                    InboxInsert::Conflict { stored_sha256 }
+                }
+                _ => InboxInsert::Duplicate,
+            })
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn fetch_inbox(
+    session: &mut Session,
+    inbox: &Inbox,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+) -> SqlResult<Option<InboxRow>> {
+    let mut values = vec![text(event_id.as_str())];
+    if inbox.layout.consumer.is_some() {
+        values.push(text(consumer.as_str()));
+    }
+    session
+        .fetch_optional(&inbox.statements.row, &values)
+        .await?
+        .map(|row| inbox_row_of(consumer, &row))
+        .transpose()
+        .map_err(|fault| fault.in_table(inbox.layout.table.as_str()))
+}
+
+fn inbox_row_of(consumer: &ConsumerName, row: &Row) -> SqlResult<InboxRow> {
+    Ok(InboxRow {
+        consumer: consumer.clone(),
+        event_id: EventId::new(row.text(0)?),
+        processed_at: row.time(1)?,
+        payload_sha256: row
+            .text_or_null(2)?
+            .map(|digest| digest.trim_end().to_owned()),
+    })
+}
+
+/// One inbox row.
+pub async fn inbox_row(
+    db: &Db,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+) -> SqlResult<Option<InboxRow>> {
+    let inbox = db.inbox()?;
+    if inbox.layout.consumer.is_none() && *consumer != inbox.consumer {
+        return Err(Fault::unsupported(format!(
+            "this inbox belongs to {}, not to {consumer}",
+            inbox.consumer
+        )));
+    }
+    fetch_inbox(&mut db.read().await?, inbox, consumer, event_id).await
+}
+
+/// Inbox rows of a window, capped.
+pub async fn inbox_recent(db: &Db, window: Duration) -> SqlResult<Count> {
+    let inbox = db.inbox()?;
+    let mut values = Vec::new();
+    if inbox.layout.consumer.is_some() {
+        values.push(text(inbox.consumer.as_str()));
+    }
+    let Value::Int(window) = micros(window) else {
+        return Err(Fault::Invalid("a window is a number".to_owned()));
+    };
+    values.push(Value::Int(-window));
+    values.push(limit(db.count_cap.saturating_add(1)));
+    let row = db
+        .read()
+        .await?
+        .fetch_optional(&inbox.statements.recent, &values)
+        .await?
+        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
+    Ok(Count::capped(row.count(0)?, db.count_cap))
+}
+
+/// Writes an event to the outbox, within the caller's transaction.
+pub async fn insert_event(
+    session: &mut Session,
+    layout: &OutboxLayout,
+    statements: &OutboxStatements,
+    event: &NewEvent,
+) -> SqlResult<()> {
+    let Some(payload) = event.payload.text() else {
+        return Err(Fault::unsupported(format!(
+            "the payload of {} is not text: an outbox keeps JSON",
+            event.event_id
+        )));
+    };
+    let mut values = vec![text(event.event_id.as_str())];
+    if layout.source.is_some() {
+        let kind = event.event_type.split('.').next().unwrap_or_default();
+        values.push(text(kind));
+    }
+    values.push(text(event.aggregate_id.as_str()));
+    if layout.seq.is_some() {
+        values.push(Value::Int(event.aggregate_version));
+    }
+    values.push(text(&event.event_type));
+    if layout.schema_version.is_some() {
+        values.push(Value::Int(event.schema_version));
+    }
+    values.push(text(payload));
+    if layout.headers.is_some() {
+        values.push(if event.headers.is_empty() {
+            Value::Null
+        } else {
+            text(
+                serde_json::to_string(&event.headers)
+                    .map_err(|e| Fault::Invalid(format!("headers: {e}")))?,
+            )
+        });
+    }
+    for (column, value) in [
+        (&layout.destination, &event.exchange),
+        (&layout.routing_key, &event.routing_key),
+        (&layout.trace_id, &event.trace_id),
+        (&layout.causation_id, &event.causation_id),
+    ] {
+        if column.is_some() {
+            values.push(text_or_null(value.as_deref()));
+        }
+    }
+    values.push(text(&layout.words.pending));
+    session.execute(&statements.insert, &values).await?;
+    Ok(())
+}

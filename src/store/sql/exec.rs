@@ -1,0 +1,355 @@
+//! A small executor over the two typed pools: statements with bound [`Value`]s in, rows of [`Value`]s
+//! out. A [`Session`] that is dropped in the middle of something is cut off from its pool, so that no
+//! half-open transaction is ever handed to the next user.
+
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, Column as _, Executor as _, MySql, MySqlPool, Row as _, Sqlite,
+    SqlitePool, TypeInfo as _, ValueRef as _,
+};
+
+use crate::base::clock::Timestamp;
+use crate::store::Value;
+
+use super::dialect::Dialect;
+use super::fault::{Fault, SqlResult};
+
+/// A pool of one product.
+#[derive(Clone, Debug)]
+pub enum Pool {
+    /// MySQL, MariaDB.
+    MySql(MySqlPool),
+    /// SQLite.
+    Sqlite(SqlitePool),
+}
+
+impl Pool {
+    /// Takes a session from the pool, connecting if needed; bounded by the pool's acquire timeout.
+    pub async fn session(&self) -> SqlResult<Session> {
+        let connection = match self {
+            Self::MySql(pool) => Connection::MySql(pool.acquire().await?),
+            Self::Sqlite(pool) => Connection::Sqlite(pool.acquire().await?),
+        };
+        Ok(Session {
+            connection: Some(connection),
+            is_clean: true,
+        })
+    }
+
+    /// Closes it; waits for sessions to come back.
+    pub async fn close(&self) {
+        match self {
+            Self::MySql(pool) => pool.close().await,
+            Self::Sqlite(pool) => pool.close().await,
+        }
+    }
+}
+
+enum Connection {
+    MySql(PoolConnection<MySql>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// One borrowed connection.
+pub struct Session {
+    connection: Option<Connection>,
+    /// True between statements outside a transaction: only then may the pool have it back.
+    is_clean: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_clean {
+            return;
+        }
+        // Dropping a detached connection closes its socket; the server rolls back.
+        match self.connection.take() {
+            Some(Connection::MySql(connection)) => drop(connection.detach()),
+            Some(Connection::Sqlite(connection)) => drop(connection.detach()),
+            None => {}
+        }
+    }
+}
+
+impl Session {
+    /// The dialect it speaks.
+    pub const fn dialect(&self) -> Dialect {
+        match self.connection {
+            Some(Connection::Sqlite(_)) => Dialect::Sqlite,
+            Some(Connection::MySql(_)) | None => Dialect::MySql,
+        }
+    }
+
+    /// Runs a statement; returns the rows it matched.
+    pub async fn execute(&mut self, statement: &str, values: &[Value]) -> SqlResult<u64> {
+        let was_clean = std::mem::replace(&mut self.is_clean, false);
+        let sql = AssertSqlSafe(statement.to_owned());
+        let matched = match self.connection.as_mut() {
+            Some(Connection::MySql(c)) => (&mut **c)
+                .execute((sql, Some(mysql_arguments(values)?)))
+                .await
+                .map(|done| done.rows_affected()),
+            Some(Connection::Sqlite(c)) => (&mut **c)
+                .execute((sql, Some(sqlite_arguments(values)?)))
+                .await
+                .map(|done| done.rows_affected()),
+            None => Err(sqlx::Error::PoolClosed),
+        };
+        // A statement that failed by itself leaves the session as it was.
+        self.is_clean = was_clean;
+        Ok(matched?)
+    }
+
+    /// Runs a statement and collects its rows. Every statement here has a LIMIT.
+    pub async fn fetch(&mut self, statement: &str, values: &[Value]) -> SqlResult<Vec<Row>> {
+        let was_clean = std::mem::replace(&mut self.is_clean, false);
+        let sql = AssertSqlSafe(statement.to_owned());
+        let rows = match self.connection.as_mut() {
+            Some(Connection::MySql(c)) => (&mut **c)
+                .fetch_all((sql, Some(mysql_arguments(values)?)))
+                .await
+                .map(|rows| rows.iter().map(mysql_row).collect::<SqlResult<Vec<_>>>()),
+            Some(Connection::Sqlite(c)) => (&mut **c)
+                .fetch_all((sql, Some(sqlite_arguments(values)?)))
+                .await
+                .map(|rows| rows.iter().map(sqlite_row).collect::<SqlResult<Vec<_>>>()),
+            None => Err(sqlx::Error::PoolClosed),
+        };
+        self.is_clean = was_clean;
+        rows?
+    }
+
+    /// The first row, if there is one.
+    pub async fn fetch_optional(
+        &mut self,
+        statement: &str,
+        values: &[Value],
+    ) -> SqlResult<Option<Row>> {
+        Ok(self.fetch(statement, values).await?.into_iter().next())
+    }
+
+    /// Runs a statement by the text protocol: transaction control, session settings, DDL.
+    pub async fn control(&mut self, statement: &str) -> SqlResult<()> {
+        let was_clean = std::mem::replace(&mut self.is_clean, false);
+        let sql = AssertSqlSafe(statement.to_owned());
+        let done = match self.connection.as_mut() {
+            Some(Connection::MySql(c)) => (&mut **c).execute(sql).await.map(|_| ()),
+            Some(Connection::Sqlite(c)) => (&mut **c).execute(sql).await.map(|_| ()),
+            None => Err(sqlx::Error::PoolClosed),
+        };
+        self.is_clean = was_clean;
+        Ok(done?)
+    }
+
+    /// Begins a writing transaction. From here to [`Session::commit`] or [`Session::rollback`] a drop
+    /// closes the connection.
+    pub async fn begin(&mut self) -> SqlResult<()> {
+        let begin = self.dialect().begin();
+        self.control(begin).await?;
+        self.is_clean = false;
+        Ok(())
+    }
+
+    /// Commits. The session stays unclean when the answer is lost, so that it is not used again.
+    pub async fn commit(&mut self) -> SqlResult<()> {
+        self.control("COMMIT").await?;
+        self.is_clean = true;
+        Ok(())
+    }
+
+    /// Rolls back.
+    pub async fn rollback(&mut self) -> SqlResult<()> {
+        self.control("ROLLBACK").await?;
+        self.is_clean = true;
+        Ok(())
+    }
+}
+
+fn mysql_arguments(values: &[Value]) -> SqlResult<MySqlArguments> {
+    let mut arguments = MySqlArguments::default();
+    for value in values {
+        match value {
+            Value::Null => arguments.add(None::<String>),
+            Value::Int(n) => arguments.add(n),
+            Value::Text(text) => arguments.add(text),
+            Value::Bytes(bytes) => arguments.add(bytes),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+fn sqlite_arguments(values: &[Value]) -> SqlResult<SqliteArguments> {
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        match value {
+            Value::Null => arguments.add(None::<String>),
+            Value::Int(n) => arguments.add(*n),
+            Value::Text(text) => arguments.add(text.clone()),
+            Value::Bytes(bytes) => arguments.add(bytes.clone()),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
+    (0..row.len())
+        .map(|index| {
+            let raw = row.try_get_raw(index)?;
+            if raw.is_null() {
+                return Ok(Value::Null);
+            }
+            let kind = raw.type_info().name().to_owned();
+            match kind.as_str() {
+                "NULL" => Ok(Value::Null),
+                "BIGINT UNSIGNED" => Ok(Value::Int(
+                    i64::try_from(row.try_get_unchecked::<u64, _>(index)?).unwrap_or(i64::MAX),
+                )),
+                kind if kind.contains("INT") || kind == "BOOLEAN" => {
+                    Ok(Value::Int(row.try_get_unchecked(index)?))
+                }
+                "DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE" => {
+                    Err(Fault::unsupported(format!(
+                        "column {} is a {kind}: select it as a whole number or a text",
+                        row.column(index).name()
+                    )))
+                }
+                _ => Ok(Value::Bytes(row.try_get_unchecked(index)?)),
+            }
+        })
+        .collect::<SqlResult<Vec<_>>>()
+        .map(Row)
+}
+
+fn sqlite_row(row: &SqliteRow) -> SqlResult<Row> {
+    (0..row.len())
+        .map(|index| {
+            let raw = row.try_get_raw(index)?;
+            if raw.is_null() {
+                return Ok(Value::Null);
+            }
+            let kind = raw.type_info().name().to_owned();
+            match kind.as_str() {
+                "INTEGER" => Ok(Value::Int(row.try_get_unchecked(index)?)),
+                "REAL" => Err(Fault::unsupported(format!(
+                    "column {} is a float: select it as a whole number or a text",
+                    row.column(index).name()
+                ))),
+                "TEXT" => Ok(Value::Text(row.try_get_unchecked(index)?)),
+                _ => Ok(Value::Bytes(row.try_get_unchecked(index)?)),
+            }
+        })
+        .collect::<SqlResult<Vec<_>>>()
+        .map(Row)
+}
+
+/// One row, by position in the statement's column list. MySQL tells text from bytes only by
+/// collation, so the reader says what it wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row(pub Vec<Value>);
+
+impl Row {
+    fn value(&self, index: usize) -> SqlResult<&Value> {
+        self.0
+            .get(index)
+            .ok_or_else(|| Fault::unreadable(format!("column {} is missing", index + 1)))
+    }
+
+    /// A whole number or NULL. Decimals come as digits.
+    pub fn int_or_null(&self, index: usize) -> SqlResult<Option<i64>> {
+        match self.value(index)? {
+            Value::Null => Ok(None),
+            Value::Int(n) => Ok(Some(*n)),
+            Value::Text(text) => parse_int(text.as_bytes(), index).map(Some),
+            Value::Bytes(bytes) => parse_int(bytes, index).map(Some),
+        }
+    }
+
+    /// A whole number.
+    pub fn int(&self, index: usize) -> SqlResult<i64> {
+        self.int_or_null(index)?
+            .ok_or_else(|| Fault::unreadable(format!("column {} is NULL", index + 1)))
+    }
+
+    /// A count.
+    pub fn count(&self, index: usize) -> SqlResult<u64> {
+        Ok(u64::try_from(self.int(index)?).unwrap_or(0))
+    }
+
+    /// A text or NULL.
+    pub fn text_or_null(&self, index: usize) -> SqlResult<Option<String>> {
+        match self.value(index)? {
+            Value::Null => Ok(None),
+            Value::Int(n) => Ok(Some(n.to_string())),
+            Value::Text(text) => Ok(Some(text.clone())),
+            Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text.to_owned())),
+                Err(_) => Err(Fault::unreadable(format!(
+                    "column {} is not UTF-8",
+                    index + 1
+                ))),
+            },
+        }
+    }
+
+    /// A text.
+    pub fn text(&self, index: usize) -> SqlResult<String> {
+        self.text_or_null(index)?
+            .ok_or_else(|| Fault::unreadable(format!("column {} is NULL", index + 1)))
+    }
+
+    /// Bytes as they are stored; NULL is empty.
+    pub fn bytes(&self, index: usize) -> SqlResult<Vec<u8>> {
+        match self.value(index)? {
+            Value::Null => Ok(Vec::new()),
+            Value::Int(n) => Ok(n.to_string().into_bytes()),
+            Value::Text(text) => Ok(text.clone().into_bytes()),
+            Value::Bytes(bytes) => Ok(bytes.clone()),
+        }
+    }
+
+    /// Microseconds since the epoch, or NULL.
+    pub fn time_or_null(&self, index: usize) -> SqlResult<Option<Timestamp>> {
+        Ok(self.int_or_null(index)?.map(Timestamp::from_micros))
+    }
+
+    /// Microseconds since the epoch.
+    pub fn time(&self, index: usize) -> SqlResult<Timestamp> {
+        Ok(Timestamp::from_micros(self.int(index)?))
+    }
+}
+
+fn parse_int(bytes: &[u8], index: usize) -> SqlResult<i64> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| Fault::unreadable(format!("column {} is not a whole number", index + 1)))
+}
+
+/// A bound text.
+pub fn text(text: impl Into<String>) -> Value {
+    Value::Text(text.into())
+}
+
+/// A bound text or NULL.
+pub fn text_or_null(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, |text| Value::Text(text.to_owned()))
+}
+
+/// A bound number or NULL.
+pub fn int_or_null(n: Option<i64>) -> Value {
+    n.map_or(Value::Null, Value::Int)
+}
+
+/// A bound limit.
+pub fn limit(n: u64) -> Value {
+    Value::Int(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// A bound duration in microseconds.
+pub fn micros(duration: std::time::Duration) -> Value {
+    Value::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,513 @@
+//! Statements on a mapped outbox.
+
+use crate::mapping::{ColumnAction, ColumnValue, Identifier, OutboxIndexes, OutboxLayout};
+use crate::model::outbox::OutboxState;
+
+use super::{Slots, UnknownSlot};
+
+/// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
+const ROW: &str = "{id} AS c0, {key} AS c1, {seq} AS c2, {type} AS c3, {status} AS c4, \
+{attempts} AS c5, {us(due)} AS c6, {token} AS c7, {us(lease)} AS c8, {error} AS c9, \
+{us(created)} AS c10, {us(sent)} AS c11";
+
+/// What is needed to publish, after the row's columns.
+const EVENT: &str = ", {schema_version} AS c12, {payload} AS c13, {headers} AS c14, \
+{destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
+
+/// The statements of one outbox.
+#[derive(Clone, Debug)]
+pub struct OutboxStatements {
+    /// Everything a refresh shows, one row. Each part reads at most cap + 1 index entries of
+    /// (status, due) or (status, lease), or one; no locks. Binds in the order of [`CountBinds`].
+    pub counts: String,
+    /// Which optional parts `counts` has.
+    pub count_parts: CountParts,
+    /// Rows of the table by the server's statistics; O(1). Binds the table name. One row.
+    pub estimate: Option<String>,
+    /// A page of each state.
+    pub pages: Vec<(OutboxState, Result<PageStatements, String>)>,
+    /// One event. Primary key, at most one row. Binds the id.
+    pub by_id: String,
+    /// Events by the first characters of their id. Primary key range, at most 20 rows. Binds lower
+    /// and upper bound.
+    pub by_prefix: String,
+    /// Events of an aggregate, newest first. (aggregate, …), at most the limit. Binds aggregate, limit.
+    /// The error names the missing index.
+    pub sequence: Result<String, String>,
+    /// Claimed rows by lease. (status, lease), at most the limit. Binds status, limit.
+    pub leases: Result<String, String>,
+    /// Expired rows, locked. (status, lease), at most the limit; locks only what it returns.
+    /// Binds status, limit.
+    pub claim_expired: Option<String>,
+    /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
+    /// locked. Binds status, limit.
+    pub claim_due: Result<String, String>,
+    /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, [token], [lease], ids,
+    /// pending, [sending].
+    pub claim_mark: String,
+    /// Sent mark, fenced by status and, where there is one, token. Primary key. Binds sent, ids, sending,
+    /// [token].
+    pub complete: String,
+    /// Extends a claim. (status, lease) over all claimed rows. Binds microseconds, sending, token.
+    pub renew: Option<String>,
+    /// After a failed attempt, fenced. Primary key, one row. Binds status, microseconds, error, id,
+    /// sending, [token].
+    pub fail: String,
+    /// Untried rows back, fenced. Primary key. Binds pending, ids, sending, [token].
+    pub give_back: String,
+    /// A new event; unique on the id. Binds see [`super::super::business`].
+    pub insert: String,
+    /// A failed row back to pending, guarded. Primary key, one row. Binds the action's words, then id,
+    /// failed, attempts.
+    pub replay: Option<String>,
+    /// An expired claim back to pending, guarded by token and by the database's clock. (status, lease).
+    /// Binds the action's words, then sending, token.
+    pub release: Option<String>,
+}
+
+/// Optional parts of the counting statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountParts {
+    /// Expired leases.
+    pub leases: bool,
+    /// Oldest by creation, sent in the last minute.
+    pub created: bool,
+}
+
+/// Statements of one state's pages. `limit` is bound last.
+#[derive(Clone, Debug)]
+pub struct PageStatements {
+    /// First page. Binds status, limit.
+    pub first: String,
+    /// Page after a cursor. A range of the forced index: constant at any depth. Binds status, at, at, id, limit.
+    pub after: String,
+    /// First page of one type, from at most `bound` rows. Binds status, bound, type, limit.
+    pub first_of_type: String,
+    /// Same after a cursor. Binds status, at, at, id, bound, type, limit.
+    pub after_of_type: String,
+    /// Where the bounded scan of a first page ended. Binds status, offset.
+    pub end_of_first: String,
+    /// Same after a cursor. Binds status, at, at, id, offset.
+    pub end_of_after: String,
+    /// Position of the ordering time among the row's columns.
+    pub at_column: usize,
+}
+
+fn quoted_or_null(column: Option<&Identifier>) -> String {
+    column.map_or_else(|| "NULL".to_owned(), Identifier::quoted)
+}
+
+fn slots_of(base: &Slots, layout: &OutboxLayout) -> Slots {
+    let mut slots = base.clone();
+    slots
+        .set("t", layout.table.quoted())
+        .set("id", layout.id.quoted())
+        .set("key", layout.key.quoted())
+        .set("seq", quoted_or_null(layout.seq.as_ref()))
+        .set("type", layout.event_type.quoted())
+        .set("status", layout.status.quoted())
+        .set("attempts", layout.attempts.quoted())
+        .set("due", layout.due_at.quoted())
+        .set("token", quoted_or_null(layout.token.as_ref()))
+        .set("lease", quoted_or_null(layout.lease_until.as_ref()))
+        .set("error", quoted_or_null(layout.last_error.as_ref()))
+        .set("created", layout.created_at.quoted())
+        .set("sent", quoted_or_null(layout.sent_at.as_ref()))
+        .set(
+            "schema_version",
+            quoted_or_null(layout.schema_version.as_ref()),
+        )
+        .set("payload", layout.payload.quoted())
+        .set("headers", quoted_or_null(layout.headers.as_ref()))
+        .set("destination", quoted_or_null(layout.destination.as_ref()))
+        .set("routing_key", quoted_or_null(layout.routing_key.as_ref()))
+        .set("trace_id", quoted_or_null(layout.trace_id.as_ref()))
+        .set("causation_id", quoted_or_null(layout.causation_id.as_ref()));
+    slots
+}
+
+/// The reason shown when an index is missing.
+fn missing(layout: &OutboxLayout, columns: &[&Identifier]) -> String {
+    let columns = columns
+        .iter()
+        .map(|c| c.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "{} has no index on ({columns}): create one, or the answer would read the whole table",
+        layout.table
+    )
+}
+
+impl OutboxStatements {
+    /// Renders the statements for a layout whose server has these indexes.
+    pub fn render(
+        base: &Slots,
+        layout: &OutboxLayout,
+        indexes: &OutboxIndexes,
+    ) -> Result<Self, UnknownSlot> {
+        let mut slots = slots_of(base, layout);
+        let dialect = slots.dialect();
+        slots
+            .set("by_due", dialect.force(indexes.due.as_ref()))
+            .set("by_lease", dialect.force(indexes.lease.as_ref()))
+            .set("by_created", dialect.force(indexes.created.as_ref()))
+            .set("by_key", dialect.force(indexes.key.as_ref()));
+        let has_lease = layout.lease_until.is_some() && indexes.lease.is_some();
+        let count_parts = CountParts {
+            leases: has_lease,
+            created: indexes.created.is_some(),
+        };
+        let render = |template: &str| slots.render(template);
+        let row = |tail: &str| render(&format!("SELECT {ROW} FROM {{t}}{tail}"));
+        let event = |tail: &str| render(&format!("SELECT {ROW}{EVENT}{tail}"));
+        let fence = if layout.token.is_some() {
+            " AND {token} = ?"
+        } else {
+            ""
+        };
+        let unlease = Unlease::of(layout);
+        let is_mysql = dialect == super::Dialect::MySql;
+        Ok(Self {
+            counts: render(&counts_template(count_parts))?,
+            count_parts,
+            estimate: is_mysql.then(|| {
+                "SELECT TABLE_ROWS FROM information_schema.TABLES \
+                 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?"
+                    .to_owned()
+            }),
+            pages: OutboxState::ALL
+                .into_iter()
+                .map(|state| Ok((state, page_of(&slots, layout, indexes, state)?)))
+                .collect::<Result<Vec<_>, UnknownSlot>>()?,
+            by_id: event(" FROM {t} WHERE {id} = ?")?,
+            by_prefix: row(" WHERE {id} >= ? AND {id} < ? ORDER BY {id} LIMIT 20")?,
+            sequence: match &indexes.key {
+                Some(_) => Ok(row(if layout.seq.is_some() {
+                    "{by_key} WHERE {key} = ? ORDER BY {seq} DESC LIMIT ?"
+                } else {
+                    "{by_key} WHERE {key} = ? ORDER BY {created} DESC LIMIT ?"
+                })?),
+                None => Err(missing(
+                    layout,
+                    &[&layout.key, layout.seq.as_ref().unwrap_or(&layout.created_at)],
+                )),
+            },
+            leases: match (&layout.lease_until, &indexes.lease) {
+                (None, _) => Err("this layout has no lease".to_owned()),
+                (Some(lease), None) => Err(missing(layout, &[&layout.status, lease])),
+                (Some(_), Some(_)) => Ok(row(
+                    "{by_lease} WHERE {status} = ? ORDER BY {lease}, {id} LIMIT ?",
+                )?),
+            },
+            claim_expired: has_lease
+                .then(|| {
+                    event(
+                        ", {now_us} AS c19 FROM {t}{by_lease} WHERE {status} = ? AND {lease} <= {now} \
+                         ORDER BY {lease} LIMIT ?{skip_locked}",
+                    )
+                })
+                .transpose()?,
+            claim_due: match &indexes.due {
+                Some(_) => Ok(event(
+                    ", {now_us} AS c19 FROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} \
+                     ORDER BY {due} LIMIT ?{skip_locked}",
+                )?),
+                None => Err(missing(layout, &[&layout.status, &layout.due_at])),
+            },
+            claim_mark: render(&claim_mark_template(layout))?,
+            complete: render(&format!(
+                "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
+                if layout.sent_at.is_some() { ", {sent} = {now}" } else { "" },
+                unlease.set,
+            ))?,
+            renew: (layout.token.is_some() && has_lease)
+                .then(|| {
+                    render(&format!(
+                        "UPDATE {{t}}{} SET {{lease}} = {{now_plus}} WHERE {{status}} = ? AND {{token}} = ?",
+                        if is_mysql { "{by_lease}" } else { "" },
+                    ))
+                })
+                .transpose()?,
+            fail: render(&format!(
+                "UPDATE {{t}} SET {{status}} = ?, {{due}} = {{now_plus}}{}{} \
+                 WHERE {{id}} = ? AND {{status}} = ?{fence}",
+                if layout.last_error.is_some() { ", {error} = ?" } else { "" },
+                unlease.set,
+            ))?,
+            give_back: render(&format!(
+                "UPDATE {{t}} SET {{status}} = ?, \
+                 {{attempts}} = CASE WHEN {{attempts}} > 0 THEN {{attempts}} - 1 ELSE 0 END{} \
+                 WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
+                unlease.set,
+            ))?,
+            insert: render(&insert_template(layout))?,
+            replay: action(&slots, &layout.replay)
+                .map(|set| {
+                    render(&format!(
+                        "UPDATE {{t}} SET {set} WHERE {{id}} = ? AND {{status}} = ? AND {{attempts}} = ?"
+                    ))
+                })
+                .transpose()?,
+            release: match (action(&slots, &layout.release), has_lease && layout.token.is_some()) {
+                (Some(set), true) => Some(render(&format!(
+                    "UPDATE {{t}} SET {set} WHERE {{status}} = ? AND {{token}} = ? AND {{lease}} <= {{now}}"
+                ))?),
+                _ => None,
+            },
+        })
+    }
+
+    /// The page statements of a state, or why there are none.
+    pub fn page(&self, state: OutboxState) -> Option<&Result<PageStatements, String>> {
+        self.pages
+            .iter()
+            .find(|(of, _)| *of == state)
+            .map(|(_, page)| page)
+    }
+}
+
+/// What every way out of a claim clears.
+struct Unlease {
+    set: String,
+}
+
+impl Unlease {
+    fn of(layout: &OutboxLayout) -> Self {
+        let mut set = String::new();
+        if layout.token.is_some() {
+            set.push_str(", {token} = NULL");
+        }
+        if layout.lease_until.is_some() {
+            set.push_str(", {lease} = NULL");
+        }
+        if let Some(column) = &layout.updated_at {
+            set.push_str(&format!(", {} = {{now}}", column.quoted()));
+        }
+        Self { set }
+    }
+}
+
+fn counts_template(parts: CountParts) -> String {
+    let capped =
+        |from: &str| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {{t}}{from} LIMIT ?) n)");
+    let mut columns = vec![
+        "{now_us}".to_owned(),
+        capped("{by_due} WHERE {status} = ?"),
+        capped("{by_due} WHERE {status} = ? AND {due} <= {now}"),
+        capped("{by_due} WHERE {status} = ?"),
+        capped("{by_due} WHERE {status} = ?"),
+        "(SELECT {us(due)} FROM {t}{by_due} WHERE {status} = ? ORDER BY {due} LIMIT 1)".to_owned(),
+    ];
+    columns.push(if parts.leases {
+        capped("{by_lease} WHERE {status} = ? AND {lease} <= {now}")
+    } else {
+        "NULL".to_owned()
+    });
+    if parts.created {
+        columns.push(
+            "(SELECT {us(created)} FROM {t}{by_created} WHERE {status} = ? ORDER BY {created} LIMIT 1)"
+                .to_owned(),
+        );
+        columns.push(capped(
+            "{by_created} WHERE {status} = ? AND {created} >= {now_plus}",
+        ));
+    } else {
+        columns.push("NULL".to_owned());
+        columns.push("NULL".to_owned());
+    }
+    format!("SELECT {}", columns.join(",\n  "))
+}
+
+fn claim_mark_template(layout: &OutboxLayout) -> String {
+    let mut set = "{status} = ?, {attempts} = {attempts} + 1".to_owned();
+    if layout.token.is_some() {
+        set.push_str(", {token} = ?");
+    }
+    if layout.lease_until.is_some() {
+        set.push_str(", {lease} = {at}");
+    }
+    if let Some(column) = &layout.updated_at {
+        set.push_str(&format!(", {} = {{now}}", column.quoted()));
+    }
+    // The rows are locked; the guard is kept so that the statement is right by itself.
+    let guard = if layout.lease_until.is_some() {
+        "({status} = ? OR ({status} = ? AND {lease} <= {now}))"
+    } else {
+        "{status} = ?"
+    };
+    format!("UPDATE {{t}} SET {set} WHERE {{id}} IN ({{ids}}) AND {guard}")
+}
+
+fn insert_template(layout: &OutboxLayout) -> String {
+    let mut columns = Vec::new();
+    let mut values = Vec::new();
+    let bound = [
+        Some(&layout.id),
+        layout.source.as_ref(),
+        Some(&layout.key),
+        layout.seq.as_ref(),
+        Some(&layout.event_type),
+        layout.schema_version.as_ref(),
+        Some(&layout.payload),
+        layout.headers.as_ref(),
+        layout.destination.as_ref(),
+        layout.routing_key.as_ref(),
+        layout.trace_id.as_ref(),
+        layout.causation_id.as_ref(),
+        Some(&layout.status),
+    ];
+    for column in bound.into_iter().flatten() {
+        columns.push(column.quoted());
+        values.push("?");
+    }
+    columns.push(layout.attempts.quoted());
+    values.push("0");
+    // Due at once, and in the order of creation (perf.md section 3).
+    let times = [
+        Some(&layout.due_at),
+        Some(&layout.created_at),
+        layout.updated_at.as_ref(),
+    ];
+    for column in times.into_iter().flatten() {
+        columns.push(column.quoted());
+        values.push("{now}");
+    }
+    format!(
+        "INSERT INTO {{t}} ({}) VALUES ({})",
+        columns.join(", "),
+        values.join(", ")
+    )
+}
+
+fn action(slots: &Slots, action: &ColumnAction) -> Option<String> {
+    action.is_possible.then(|| {
+        action
+            .set
+            .iter()
+            .map(|(column, value)| {
+                let value = match value {
+                    ColumnValue::Int(n) => n.to_string(),
+                    ColumnValue::Word(_) => "?".to_owned(),
+                    ColumnValue::Now => slots.dialect().now().to_owned(),
+                    ColumnValue::Null => "NULL".to_owned(),
+                };
+                format!("{} = {value}", column.quoted())
+            })
+            .collect::<Vec<_>>()
+            .join(", ")
+    })
+}
+
+fn page_of(
+    slots: &Slots,
+    layout: &OutboxLayout,
+    indexes: &OutboxIndexes,
+    state: OutboxState,
+) -> Result<Result<PageStatements, String>, UnknownSlot> {
+    let (column, index, at_column, is_ascending) = match (state, &layout.lease_until) {
+        (OutboxState::Sent | OutboxState::Unknown, _) => {
+            (&layout.created_at, &indexes.created, 10, false)
+        }
+        (OutboxState::Sending, Some(lease)) => (lease, &indexes.lease, 8, true),
+        _ => (&layout.due_at, &indexes.due, 6, true),
+    };
+    let Some(index) = index else {
+        return Ok(Err(missing(layout, &[&layout.status, column])));
+    };
+    let mut slots = slots.clone();
+    let force = slots.dialect().force(Some(index));
+    let (than, order) = if is_ascending {
+        (">", "ASC")
+    } else {
+        ("<", "DESC")
+    };
+    slots
+        .set("p", column.quoted())
+        .set("by", force)
+        .set("than", than)
+        .set("order", order)
+        .set("c", format!("c{at_column}"));
+    // Expanded by hand: MariaDB makes no range of a row constructor, and walks from the start.
+    let from = |is_after: bool| {
+        format!(
+            "FROM {{t}}{{by}} WHERE {{status}} = ?{} ORDER BY {{p}} {{order}}, {{id}} {{order}}",
+            if is_after {
+                " AND {p} {than}= {at} AND ({p} {than} {at} OR {id} {than} ?)"
+            } else {
+                ""
+            }
+        )
+    };
+    let page = |is_after| slots.render(&format!("SELECT {ROW} {} LIMIT ?", from(is_after)));
+    let of_type = |is_after| {
+        slots.render(&format!(
+            "SELECT * FROM (SELECT {ROW} {} LIMIT ?) page WHERE c3 = ? \
+             ORDER BY {{c}} {{order}}, c0 {{order}} LIMIT ?",
+            from(is_after)
+        ))
+    };
+    let end = |is_after| {
+        slots.render(&format!(
+            "SELECT {{us(p)}}, {{id}} {} LIMIT 1 OFFSET ?",
+            from(is_after)
+        ))
+    };
+    Ok(Ok(PageStatements {
+        first: page(false)?,
+        after: page(true)?,
+        first_of_type: of_type(false)?,
+        after_of_type: of_type(true)?,
+        end_of_first: end(false)?,
+        end_of_after: end(true)?,
+        at_column,
+    }))
+}
+
+#[cfg(test)]
+impl OutboxStatements {
+    /// Every statement with its name, for the snapshots.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let mut out: Vec<(String, String)> = Vec::new();
+        let mut push = |name: &str, statement: Option<&str>| {
+            out.push((name.to_owned(), statement.unwrap_or("(none)").to_owned()));
+        };
+        push("counts", Some(&self.counts));
+        push("estimate", self.estimate.as_deref());
+        push("by_id", Some(&self.by_id));
+        push("by_prefix", Some(&self.by_prefix));
+        push("sequence", self.sequence.as_ref().map(String::as_str).ok());
+        push("leases", self.leases.as_ref().map(String::as_str).ok());
+        push("claim_expired", self.claim_expired.as_deref());
+        push(
+            "claim_due",
+            self.claim_due.as_ref().map(String::as_str).ok(),
+        );
+        push("claim_mark", Some(&self.claim_mark));
+        push("complete", Some(&self.complete));
+        push("renew", self.renew.as_deref());
+        push("fail", Some(&self.fail));
+        push("give_back", Some(&self.give_back));
+        push("insert", Some(&self.insert));
+        push("replay", self.replay.as_deref());
+        push("release", self.release.as_deref());
+        for (state, page) in &self.pages {
+            match page {
+                Err(reason) => push(&format!("page {}", state.word()), Some(reason)),
+                Ok(page) => {
+                    push(&format!("page {} first", state.word()), Some(&page.first));
+                    push(&format!("page {} after", state.word()), Some(&page.after));
+                    push(
+                        &format!("page {} after, of type", state.word()),
+                        Some(&page.after_of_type),
+                    );
+                    push(
+                        &format!("page {} end of after", state.word()),
+                        Some(&page.end_of_after),
+                    );
+                }
+            }
+        }
+        out
+    }
+}

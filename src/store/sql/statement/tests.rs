@@ -1,0 +1,1 @@
+//! Snapshots of every statement of every layout and dialect.
