@@ -80,17 +80,11 @@ impl Observer {
     pub(super) async fn flow_with(&self, facts: &FactsByQueue) -> FlowSnapshot {
         let outboxes = self.of_services(
             |service| service.outbox.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "outbox", store.outbox_counts())
-            },
+            |service, store| self.counts(service, store),
         );
         let dead = self.of_services(
             |service| service.dead_letters.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "dead letters", store.dead_letter_groups())
-            },
+            |service, store| self.groups(service, store),
         );
         let sagas = self.of_services(
             |service| service.sagas.is_some(),

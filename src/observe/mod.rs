@@ -17,16 +17,18 @@ mod outbox;
 mod queue_view;
 mod queues;
 mod reader;
+mod shared;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use crate::model::dead_letter::DeadLetterStatus;
+use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::ids::DeadLetterId;
-use crate::model::outbox::OutboxState;
+use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
 use crate::ports::Ports;
 use reader::Reader;
+use shared::Shared;
 
 pub use crate::store::{CheckLevel, CheckLine};
 pub use feeds::Feeds;
@@ -104,6 +106,8 @@ pub const FEEDS: &[&str] = &[
 pub struct Observer {
     ports: Ports,
     reader: Reader,
+    outbox_counts: Shared<OutboxCounts>,
+    letter_groups: Shared<DeadLetterGroups>,
     finished: journal::FinishedOperations,
 }
 
@@ -112,6 +116,8 @@ impl Observer {
     pub fn new(ports: Ports) -> Self {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
+            outbox_counts: Shared::new(ports.context.thresholds.refresh),
+            letter_groups: Shared::new(ports.context.thresholds.refresh),
             finished: journal::FinishedOperations::default(),
             ports,
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::config::Service;
-use crate::model::outbox::OutboxQuery;
+use crate::model::outbox::{OutboxCounts, OutboxQuery};
 use crate::model::page::Page;
 use crate::store::Store;
 
@@ -53,9 +53,7 @@ impl Observer {
                 .store(&service.name, "outbox page", store.outbox_page(&query))
                 .await
         };
-        let counts = self
-            .reader
-            .store(&service.name, "outbox", store.outbox_counts());
+        let counts = self.counts(service, store);
         let (counts, page) = futures::try_join!(counts, page)?;
         Ok(OutboxFacts {
             facts: store.facts(),
@@ -63,6 +61,18 @@ impl Observer {
             page,
             state: view.state,
         })
+    }
+
+    /// Counts and ages of one outbox, for the pane and for the flow.
+    pub(super) async fn counts(
+        &self,
+        service: &Service,
+        store: &Arc<dyn Store>,
+    ) -> Result<OutboxCounts, Unread> {
+        let read = self
+            .reader
+            .store(&service.name, "outbox", store.outbox_counts());
+        self.outbox_counts.get(&service.name, read).await
     }
 
     /// Leases.

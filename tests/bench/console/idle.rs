@@ -1,0 +1,76 @@
+//! What a console costs that nobody touches: on a million rows, looking once a second.
+
+use std::time::Duration;
+
+use color_eyre::eyre::{Result, WrapErr, eyre};
+
+use crate::figures::{Figures, float, note};
+use crate::first_frame::FRAME;
+use crate::fixture::Ready;
+use crate::pty::Console;
+
+/// How long it is watched.
+const WATCH: Duration = Duration::from_secs(30);
+
+/// For the first answers of every pane.
+const SETTLE: Duration = Duration::from_secs(2);
+
+pub fn measure(ready: &Ready, figures: &mut Figures) -> Result<()> {
+    let mut console = Console::start(&ready.home)?;
+    console.wait_for(FRAME, Duration::from_secs(10))?;
+    // Every pane once, so that the peak of memory is that of a console in use; the last one stays.
+    for pane in ["2", "3", "4", "5", "6", "7", "8", "1"] {
+        console.press(pane)?;
+        console.rest(SETTLE)?;
+    }
+    console.rest(SETTLE)?;
+    let before = cpu_ticks(&console)?;
+    let bursts = console.rest(WATCH)?;
+    let ticks = cpu_ticks(&console)? - before;
+    let bytes: usize = bursts.iter().map(|burst| burst.bytes).sum();
+    let useless = bursts.iter().filter(|burst| !burst.changed).count();
+    note(&format!(
+        "idle: {} writes, {bytes} bytes, {ticks} ticks of CPU",
+        bursts.len()
+    ));
+    figures.set("idle_useless_writes", float(useless as u64));
+    figures.set("idle_terminal", float(bytes as u64) / WATCH.as_secs_f64());
+    figures.set(
+        "idle_cpu",
+        100.0 * float(ticks) / TICKS_PER_SECOND / WATCH.as_secs_f64(),
+    );
+    figures.set("memory_peak_1m", peak_memory_mib(&console)?);
+    Ok(())
+}
+
+/// The unit of `/proc/PID/stat` is fixed by the kernel's interface (USER_HZ).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// User and system time so far.
+fn cpu_ticks(console: &Console) -> Result<u64> {
+    let stat = console.process_file("stat")?;
+    // After the name, which may hold blanks: state is field 3, utime 14, stime 15.
+    let (_, rest) = stat
+        .rsplit_once(") ")
+        .ok_or_else(|| eyre!("odd /proc/PID/stat"))?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let field = |number: usize| -> Result<u64> {
+        fields
+            .get(number - 3)
+            .ok_or_else(|| eyre!("short /proc/PID/stat"))?
+            .parse()
+            .wrap_err("stat")
+    };
+    Ok(field(14)? + field(15)?)
+}
+
+/// The largest resident size so far.
+fn peak_memory_mib(console: &Console) -> Result<f64> {
+    let status = console.process_file("status")?;
+    let kib: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok())
+        .ok_or_else(|| eyre!("no VmHWM in /proc/PID/status"))?;
+    Ok(float(kib) / 1024.0)
+}
