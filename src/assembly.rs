@@ -2,13 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::config::ConfigError;
+use futures::future::join_all;
+
+use crate::base::clock::Clock;
+use crate::broker::Broker;
+use crate::broker::embedded::EmbeddedBroker;
+use crate::broker::rabbitmq::{Limits, RabbitBroker};
+use crate::config::{ConfigError, Context, Environment};
 use crate::model::ids::ConsumerName;
 use crate::observe::Observer;
 use crate::operate::Operator;
-use crate::pipeline::Worker;
+use crate::pipeline::{Handlers, Worker};
 use crate::ports::Ports;
-use crate::store::{CheckLine, MigrationStep, StoreResult};
+use crate::store::sql::SqlStore;
+use crate::store::{Store, StoreResult};
+use crate::{pipeline, sandbox};
+
+pub use crate::broker::Flow;
+pub use crate::store::{CheckLevel, CheckLine, MigrationStep, StoreError};
 
 /// One context, ready to be used by a face.
 pub struct Services {
@@ -29,30 +40,80 @@ pub struct Options {
     pub read_only: bool,
 }
 
-#[expect(clippy::unused_async, reason = "signatures first")]
 impl Services {
     /// Opens a context. Reaches nothing: connections are made when first used.
     ///
     /// # Errors
     /// A [`ConfigError`] for a URL or layout no adapter takes.
-    pub fn open(
-        _context: Arc<crate::config::Context>,
-        _options: Options,
-    ) -> Result<Self, ConfigError> {
-        unreachable!("written by the assembly branch")
+    pub fn open(context: Arc<Context>, options: Options) -> Result<Self, ConfigError> {
+        let read_only = options.read_only || context.read_only;
+        let stores = context
+            .services
+            .iter()
+            .map(|service| {
+                SqlStore::connect(service, &context.thresholds, read_only)
+                    .map(|store| store as Arc<dyn Store>)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let broker = broker(&context)?;
+        let ports = Ports {
+            context,
+            stores,
+            broker,
+            clock: Clock::System,
+        };
+        Ok(Self {
+            observer: Arc::new(Observer::new(ports.clone())),
+            operator: Arc::new(Operator::new(ports.clone(), options.actor, read_only)),
+            ports,
+        })
     }
+
     /// Everything `redrive check` says: subject group (service or `broker`) and its lines.
     pub async fn check(&self) -> Vec<(String, Vec<CheckLine>)> {
-        unreachable!("written by the assembly branch")
+        let databases = join_all(self.ports.iter().map(|(service, store)| async {
+            let mut lines = store.check().await;
+            lines.extend(self.observer.check_clock(&service.name).await);
+            (service.name.clone(), lines)
+        }));
+        let (mut groups, broker) = tokio::join!(databases, self.observer.check_broker());
+        groups.push(("broker".to_owned(), broker));
+        groups
     }
+
     /// Migrations of one service's database.
-    pub async fn migrate(&self, _service: &str, _apply: bool) -> StoreResult<Vec<MigrationStep>> {
-        unreachable!("written by the assembly branch")
+    ///
+    /// # Errors
+    /// What the database said; `Unsupported` for a service the context does not have.
+    pub async fn migrate(&self, service: &str, apply: bool) -> StoreResult<Vec<MigrationStep>> {
+        match self.ports.store(service) {
+            Some(store) => store.migrate(apply).await,
+            None => Err(StoreError::Unsupported {
+                service: service.to_owned(),
+                reason: format!("context {} has no such service", self.ports.context.name),
+            }),
+        }
     }
-    /// The named workers (`dispatcher`, `collector`, `consumer`) for every service that has their part.
-    pub fn workers(&self, _names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
-        unreachable!("written by the assembly branch")
+
+    /// The named workers (`dispatcher`, `collector`, `consumer`) for every service that has their
+    /// part. Consumers only in a sandbox: elsewhere the effect is the service's own code.
+    ///
+    /// # Errors
+    /// Says what is missing for a worker that was named.
+    pub fn workers(&self, names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
+        let handlers = if self.ports.context.environment == Environment::Sandbox {
+            sandbox::handlers(&self.ports, 0)
+        } else {
+            Handlers::new()
+        };
+        pipeline::build(&self.ports, names, &handlers).map_err(|problem| ConfigError {
+            origin: format!("context {}", self.ports.context.name),
+            key: "workers".to_owned(),
+            problem,
+            fix: "name other workers, or complete the context".to_owned(),
+        })
     }
+
     /// Consumer names of the context.
     pub fn consumers(&self) -> Vec<ConsumerName> {
         self.ports
@@ -62,6 +123,30 @@ impl Services {
             .filter_map(|s| s.inbox.as_ref().map(|i| i.consumer.clone()))
             .collect()
     }
+
     /// Closes every connection.
-    pub async fn close(self) {}
+    pub async fn close(self) {
+        join_all(self.ports.stores.iter().map(|store| store.close())).await;
+        if let Some(broker) = &self.ports.broker {
+            broker.close().await;
+        }
+    }
+}
+
+/// The context's broker. `embedded:NAME` lives in this process and starts empty.
+fn broker(context: &Context) -> Result<Option<Arc<dyn Broker>>, ConfigError> {
+    match &context.amqp {
+        Some(url) if url.scheme() == "embedded" => {
+            let name = url.expose().trim_start_matches("embedded:");
+            let broker: Arc<dyn Broker> = EmbeddedBroker::new(name);
+            Ok(Some(broker))
+        }
+        None if context.management.is_none() => Ok(None),
+        amqp => RabbitBroker::new(
+            amqp.as_ref(),
+            context.management.as_ref(),
+            Limits::default(),
+        )
+        .map(Some),
+    }
 }

@@ -1,3 +1,10 @@
 //! Error hooks, parse, choose a role, exit code; nothing else.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Err(error) = color_eyre::install() {
+        tracing::warn!(%error, "no error hooks");
+    }
+    redrive::cli::main(|_| Box::pin(async { Ok(redrive::cli::exit::Exit::Fine) }))
+}

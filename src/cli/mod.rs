@@ -1,1 +1,237 @@
-//! The command line.
+//! The command line: the same verbs as the console, for scripts. One file a subcommand; every answer
+//! goes through [`envelope::Answer`], every write through `act`.
+
+pub mod act;
+pub mod audit;
+pub mod check;
+pub mod completions;
+pub mod config;
+pub mod dead;
+pub mod dead_show;
+pub mod demo;
+pub mod discard;
+pub mod envelope;
+pub mod exit;
+pub mod failure;
+pub mod leases;
+pub mod list;
+pub mod logging;
+mod mask;
+pub mod migrate;
+pub mod operations;
+pub mod outbox;
+pub mod output;
+pub mod plan_text;
+pub mod queues;
+pub mod reference;
+pub mod release;
+pub mod repair;
+pub mod replay;
+pub mod sagas;
+pub mod session;
+pub mod status;
+pub mod table;
+pub mod worker;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::assembly::Services;
+use exit::Exit;
+use failure::{Failure, Outcome};
+use output::Format;
+use session::Session;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fine
+  1  internal error, or the answer could not be written
+  2  wrong usage, unknown id, unusable configuration
+  3  findings: unhealthy, a failed check, a replay that died again
+  4  refused by a guard; nothing was done
+  5  a dependency is unreachable; the answer is not complete
+  6  partly done
+  7  outcome unknown";
+
+/// The console for a stuck message pipeline: looks, explains, replays.
+///
+/// Without a subcommand it opens the console. Subcommands answer once and leave; those that write print
+/// their plan and stop unless --apply is given.
+#[derive(Debug, Parser)]
+#[command(name = "redrive", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What holds for every subcommand.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do; the console when there is none.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Options of every subcommand.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Everywhere", next_display_order = 900)]
+pub struct Global {
+    /// Context of the configuration to use [default: its default_context]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_name = "NAME",
+        env = "REDRIVE_CONTEXT",
+        hide_env_values = true
+    )]
+    pub context: Option<String>,
+    /// Configuration file [default: $REDRIVE_CONFIG, then $XDG_CONFIG_HOME/redrive/redrive.toml, then ~/.config/redrive/redrive.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Form of the answer on stdout
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub output: Format,
+    /// Write nothing, whatever the context allows
+    #[arg(long, global = true)]
+    pub read_only: bool,
+    /// Log level on stderr (a file for the console): off, error, warn, info, debug, trace [default: warn; info for `worker`]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = logging::level)]
+    pub log_level: Option<tracing::level_filters::LevelFilter>,
+}
+
+/// Every subcommand.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Where the pipeline stands: health, flow, and what needs a person
+    Status,
+    /// Outbox rows of one state, oldest due first
+    Outbox(outbox::OutboxArgs),
+    /// Claims and their leases, the most overdue first
+    Leases(leases::LeasesArgs),
+    /// Queues with depth, consumers, rates, lag and warnings
+    Queues(queues::QueuesArgs),
+    /// Dead letters: rows, causes, or one with everything known about it
+    Dead(dead::DeadArgs),
+    /// Sagas: those that need a person, then the stalest
+    Sagas(sagas::SagasArgs),
+    /// Operator actions and how they ended
+    Operations(operations::OperationsArgs),
+    /// The audit log, and whether its chain is whole
+    Audit(audit::AuditArgs),
+    /// Send a dead letter again under its own event id
+    Replay(replay::ReplayArgs),
+    /// Issue a new event, linked to a dead letter, with an edited payload
+    Repair(repair::RepairArgs),
+    /// Give an expired lease back to the dispatchers
+    Release(release::ReleaseArgs),
+    /// Give a dead letter up, or close it as already processed
+    Discard(discard::DiscardArgs),
+    /// Reach every server; say what works, with which rights, and what is missing
+    Check,
+    /// Create the native tables in a service's database; dry by default
+    Migrate(migrate::MigrateArgs),
+    /// Write, show or find the configuration
+    Config(config::ConfigArgs),
+    /// Run the pipeline's workers until stopped
+    Worker(worker::WorkerArgs),
+    /// The console on an embedded pipeline with faults on purpose; nothing to install
+    Demo(demo::DemoArgs),
+    /// Print a shell's completion script
+    Completions(completions::CompletionsArgs),
+}
+
+/// A future that a face runs to its end.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// How the console is opened: handed in by `main`, because the two faces do not know each other.
+pub type OpenConsole = fn(ConsoleStart) -> Running<'static>;
+
+/// What the console needs to start.
+pub struct ConsoleStart {
+    /// The context, ready to be used.
+    pub services: Services,
+    /// Names of all contexts of the configuration.
+    pub contexts: Vec<String>,
+    /// Lines that guide through the demo.
+    pub is_demo: bool,
+}
+
+/// Parses the arguments and runs what they say.
+pub fn main(console: OpenConsole) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Fine
+            };
+            return match error.print() {
+                Ok(()) => exit.into(),
+                Err(io) => output::report(&Failure::from(io)).into(),
+            };
+        }
+    };
+    match run(cli, console) {
+        Ok(exit) => exit.into(),
+        Err(failure) => output::report(&failure).into(),
+    }
+}
+
+fn run(cli: Cli, console: OpenConsole) -> Outcome {
+    let _log = logging::start(&cli)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    runtime.block_on(dispatch(cli, console))
+}
+
+async fn dispatch(cli: Cli, console: OpenConsole) -> Outcome {
+    let global = cli.global;
+    match cli.command {
+        None => demo::console(&global, console).await,
+        Some(Command::Demo(args)) => demo::run(&global, &args, console).await,
+        Some(Command::Config(args)) => config::run(&global, &args),
+        Some(Command::Completions(args)) => completions::run(&args),
+        Some(command) => {
+            let session = Session::open(&global)?;
+            let outcome = in_context(&session, command).await;
+            session.close().await;
+            outcome
+        }
+    }
+}
+
+/// Runs a subcommand that needs a context.
+async fn in_context(session: &Session, command: Command) -> Outcome {
+    match command {
+        Command::Status => status::run(session).await,
+        Command::Outbox(args) => outbox::run(session, &args).await,
+        Command::Leases(args) => leases::run(session, &args).await,
+        Command::Queues(args) => queues::run(session, &args).await,
+        Command::Dead(args) => dead::run(session, &args).await,
+        Command::Sagas(args) => sagas::run(session, &args).await,
+        Command::Operations(args) => operations::run(session, &args).await,
+        Command::Audit(args) => audit::run(session, &args).await,
+        Command::Replay(args) => replay::run(session, &args).await,
+        Command::Repair(args) => repair::run(session, &args).await,
+        Command::Release(args) => release::run(session, &args).await,
+        Command::Discard(args) => discard::run(session, &args).await,
+        Command::Check => check::run(session).await,
+        Command::Migrate(args) => migrate::run(session, &args).await,
+        Command::Worker(args) => worker::run(session, &args).await,
+        Command::Config(_) | Command::Demo(_) | Command::Completions(_) => {
+            Err(Failure::internal("this command needs no context"))
+        }
+    }
+}

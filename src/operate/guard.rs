@@ -327,3 +327,6 @@ fn is_match(pattern: &str, text: &str) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -7,13 +7,11 @@
 //! change is a [`HeaderChange`], shown before confirming and kept in the audit entry.
 
 use super::plan::HeaderChange;
+use crate::broker::deaths::is_broker_owned;
+use crate::broker::wire::header_bytes;
 use crate::model::ids::{EventId, OperationId};
 use crate::model::message::{FieldTable, FieldValue, Message, Properties};
-
-/// Header that links a message to the operation that sent it; the collector reads it.
-pub(super) const OPERATION_HEADER: &str = "x-redrive-operation";
-/// Header that counts replays.
-pub(super) const REPLAYS_HEADER: &str = "x-redrive-replays";
+use crate::pipeline::headers::{DEATH_NOTES, OPERATION, REPLAYS};
 
 /// Frame header (7) and frame end (1) around every frame.
 const FRAME_OVERHEAD: usize = 8;
@@ -64,14 +62,14 @@ pub(super) fn prepare(original: &Message, marks: &Marks<'_>) -> Prepared {
     set_header(
         &mut properties.headers,
         &original.properties.headers,
-        OPERATION_HEADER,
+        OPERATION,
         FieldValue::text(marks.operation_id.as_str()),
         &mut marked_changes,
     );
     set_header(
         &mut properties.headers,
         &original.properties.headers,
-        REPLAYS_HEADER,
+        REPLAYS,
         FieldValue::I64(marks.replay_no),
         &mut marked_changes,
     );
@@ -150,7 +148,7 @@ fn cleaned(original: &Message, marks: &Marks<'_>) -> (Properties, Vec<HeaderChan
     let mut headers = headers;
     for (name, value) in headers.take_where(must_go) {
         // Our own marks are replaced below, with the original shown there.
-        if name != OPERATION_HEADER && name != REPLAYS_HEADER {
+        if name != OPERATION && name != REPLAYS {
             changes.push(HeaderChange {
                 action: "remove".to_owned(),
                 field: name,
@@ -216,30 +214,10 @@ pub(super) fn must_go(name: &str) -> bool {
     matches!(name, "CC" | "BCC") || is_broker_owned(name) || is_failure_note(name)
 }
 
-/// Headers the broker writes itself; sent back, they confuse it or lose the origin (H-03).
-fn is_broker_owned(name: &str) -> bool {
-    name == "x-death"
-        || name.starts_with("x-first-death-")
-        || name.starts_with("x-last-death-")
-        || matches!(
-            name,
-            "x-delivery-count" | "x-acquired-count" | "x-stream-offset"
-        )
-}
-
-/// Headers by which our consumer tells the collector why it gave up, and our own replay marks.
+/// What the last failure left: notes about that death, and our own marks of the replay before it.
 /// `x-redrive-replay` (the producer's permission) is not one of them.
 fn is_failure_note(name: &str) -> bool {
-    matches!(
-        name,
-        "x-error-class"
-            | "x-error-summary"
-            | "x-error-stack"
-            | "x-redrive-failed-queue"
-            | "x-redrive-reason"
-            | OPERATION_HEADER
-            | REPLAYS_HEADER
-    )
+    DEATH_NOTES.contains(&name) || matches!(name, OPERATION | REPLAYS)
 }
 
 /// How many properties and headers are exactly as they were.
@@ -287,44 +265,6 @@ fn fit(properties: &Properties, frame_max: u32) -> Result<(), (usize, usize)> {
     } else {
         Err((needed, allowed))
     }
-}
-
-/// Bytes of the content header: class, weight, body size and flags, then what is there.
-fn header_bytes(properties: &Properties) -> usize {
-    let text = |value: &Option<String>| value.as_ref().map_or(0, |text| 1 + text.len());
-    let Properties {
-        content_type,
-        content_encoding,
-        headers,
-        delivery_mode,
-        priority,
-        correlation_id,
-        reply_to,
-        expiration,
-        message_id,
-        timestamp,
-        kind,
-        user_id,
-        app_id,
-        cluster_id,
-    } = properties;
-    let texts = [
-        content_type,
-        content_encoding,
-        correlation_id,
-        reply_to,
-        expiration,
-        message_id,
-        kind,
-        user_id,
-        app_id,
-        cluster_id,
-    ];
-    14 + texts.into_iter().map(text).sum::<usize>()
-        + headers.encoded_len()
-        + delivery_mode.map_or(0, |_| 1)
-        + priority.map_or(0, |_| 1)
-        + timestamp.map_or(0, |_| 8)
 }
 
 #[cfg(test)]

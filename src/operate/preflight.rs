@@ -431,4 +431,4 @@ pub(super) fn payload_text(letter: &DeadLetter, originals: &Originals) -> String
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

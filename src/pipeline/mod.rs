@@ -10,6 +10,8 @@ pub mod headers;
 pub mod message;
 mod subscription;
 pub mod supervisor;
+#[cfg(test)]
+pub(crate) mod test_support;
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -108,6 +108,6 @@ mod tests {
         let now = Clock::System.now();
         let id = EventId::generate();
         assert!(id.as_str() >= first_id_at(now).as_str());
-        assert!(id.as_str() < first_id_at(now.plus(Duration::from_secs(60))).as_str());
+        assert!(id.as_str() < first_id_at(now.plus(Duration::from_mins(1))).as_str());
     }
 }

@@ -10,7 +10,7 @@ mod history;
 mod janitor;
 mod saga;
 mod shop;
-mod tables;
+pub(crate) mod tables;
 mod topology;
 
 use crate::config::Environment;

@@ -1,1 +1,110 @@
+use super::*;
+use crate::pipeline::test_support::Bench;
 
+const SEED: u64 = 7;
+
+/// Makes passes over all workers until `done` says so; the bound turns a hang into a failure.
+async fn run_until(workers: &mut [Box<dyn Worker>], mut done: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        for worker in workers.iter_mut() {
+            let report = worker.run_once().await;
+            assert_eq!(report.problem, None, "{report:?}");
+        }
+        if done().await {
+            return;
+        }
+    }
+    panic!("never came true");
+}
+
+#[tokio::test]
+async fn an_order_flows_to_its_confirmation_with_one_effect_at_each_stop() {
+    let bench = Bench::new().await;
+    prepare(&bench.ports).await.expect("prepares");
+    let mut workers = workers(&bench.ports, SEED).expect("builds");
+    run_until(&mut workers, async || {
+        bench
+            .number(
+                "orders",
+                "SELECT COUNT(*) FROM orders WHERE state = 'confirmed'",
+            )
+            .await
+            >= 2
+    })
+    .await;
+    let confirmed = bench
+        .number(
+            "orders",
+            "SELECT COUNT(*) FROM orders WHERE state = 'confirmed'",
+        )
+        .await;
+    let charged = bench
+        .number(
+            "payment",
+            "SELECT COUNT(*) FROM payments WHERE state = 'charged'",
+        )
+        .await;
+    let reserved = bench
+        .number(
+            "inventory",
+            "SELECT SUM(quantity) FROM reservations WHERE state = 'reserved'",
+        )
+        .await;
+    let held = bench
+        .number("inventory", "SELECT SUM(reserved) FROM stock")
+        .await;
+    assert!(confirmed <= charged);
+    assert_eq!(reserved, held);
+    let completed = bench
+        .number(
+            "orders",
+            "SELECT COUNT(*) FROM sagas WHERE state = 'completed'",
+        )
+        .await;
+    assert_eq!(completed, confirmed);
+}
+
+#[tokio::test]
+async fn every_pane_has_something_to_show_before_any_worker_has_run() {
+    let bench = Bench::new().await;
+    prepare(&bench.ports).await.expect("prepares");
+    prepare(&bench.ports)
+        .await
+        .expect("prepares again, and changes nothing");
+    let groups = bench
+        .store("inventory")
+        .dead_letter_groups()
+        .await
+        .expect("groups");
+    assert_eq!(groups.groups.len(), 3);
+    assert_eq!(bench.open_letters("inventory").await.len(), 13);
+    assert_eq!(bench.open_letters("payment").await.len(), 3);
+    let orders = bench.store("orders");
+    let counts = orders.outbox_counts().await.expect("counts");
+    assert_eq!((counts.failed.floor(), counts.sending.floor()), (3, 3));
+    let sagas = orders.sagas(50).await.expect("sagas");
+    assert!(sagas[0].needs_attention());
+    assert!(sagas.len() > 10);
+    let operations = bench
+        .store("inventory")
+        .operations_page(None, 10)
+        .await
+        .expect("operations");
+    assert_eq!(operations.rows.len(), 1);
+    assert!(
+        bench
+            .store("inventory")
+            .audit_verify()
+            .await
+            .expect("reads")
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn a_context_that_is_no_sandbox_is_refused() {
+    let bench = Bench::with(|context| context.environment = Environment::Production).await;
+    let refused = prepare(&bench.ports).await.expect_err("refused");
+    assert!(refused.contains("runs only where environment"), "{refused}");
+    assert!(workers(&bench.ports, SEED).is_err());
+}

@@ -175,7 +175,7 @@ fn h_03_what_the_broker_owns_goes_and_an_application_header_with_x_stays() {
         .iter()
         .map(|(name, _)| name.to_owned())
         .collect();
-    assert_eq!(names, ["x-tenant", OPERATION_HEADER, REPLAYS_HEADER]);
+    assert_eq!(names, ["x-tenant", OPERATION, REPLAYS]);
     for name in broker_owned {
         assert_eq!(change(&prepared, name).action, "remove");
     }
@@ -232,7 +232,7 @@ fn h_10_headers_at_the_frame_limit_go_without_our_marks_or_not_at_all() {
     let trimmed = with_stack(130_950);
     assert_eq!(trimmed.size, HeaderSize::FitsUnmarked);
     assert_eq!(
-        trimmed.message.properties.headers.get(OPERATION_HEADER),
+        trimmed.message.properties.headers.get(OPERATION),
         None
     );
 
@@ -247,8 +247,8 @@ fn h_10_headers_at_the_frame_limit_go_without_our_marks_or_not_at_all() {
 fn our_marks_replace_those_of_an_earlier_replay_and_failure_notes_go() {
     let prepared = replayed(Properties {
         headers: table(&[
-            (OPERATION_HEADER, FieldValue::text("op-0")),
-            (REPLAYS_HEADER, FieldValue::I64(4)),
+            (OPERATION, FieldValue::text("op-0")),
+            (REPLAYS, FieldValue::I64(4)),
             ("x-error-class", FieldValue::text("decode")),
             ("x-redrive-replay", FieldValue::text("allowed")),
         ]),
@@ -256,14 +256,14 @@ fn our_marks_replace_those_of_an_earlier_replay_and_failure_notes_go() {
     });
     let headers = &prepared.message.properties.headers;
     assert_eq!(
-        headers.get(OPERATION_HEADER),
+        headers.get(OPERATION),
         Some(&FieldValue::text("op-1"))
     );
-    assert_eq!(headers.get(REPLAYS_HEADER), Some(&FieldValue::I64(1)));
+    assert_eq!(headers.get(REPLAYS), Some(&FieldValue::I64(1)));
     assert_eq!(headers.get("x-error-class"), None);
     assert!(headers.get("x-redrive-replay").is_some());
     assert_eq!(
-        change(&prepared, OPERATION_HEADER).original.as_deref(),
+        change(&prepared, OPERATION).original.as_deref(),
         Some("op-0")
     );
 }

@@ -1,1 +1,230 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::*;
+use crate::model::message::Message;
+use crate::pipeline::dead_letter_collector::Collector;
+use crate::pipeline::test_support::{Bench, Meddler, message};
+use crate::store::Value;
+
+const QUEUE: &str = "inventory.orders";
+const EFFECT: &str = "INSERT INTO reservations (order_no, sku, quantity, state) \
+     VALUES (?, 'SKU-TEA', 1, 'reserved')";
+const EFFECTS: &str = "SELECT COUNT(*) FROM reservations";
+const INBOX: &str = "SELECT COUNT(*) FROM consumer_inbox";
+
+/// Does one effect a call, then whatever the event type says.
+#[derive(Default)]
+struct Scripted {
+    calls: AtomicU64,
+}
+
+#[async_trait]
+impl Handler for Scripted {
+    async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let number = i64::try_from(call).expect("small");
+        if let Err(error) = tx.execute(EFFECT, &[Value::Int(number)]).await {
+            return error.into();
+        }
+        match event.event_type.as_deref() {
+            Some("flaky") if event.attempt == 1 => Outcome::Transient("lock wait".to_owned()),
+            Some("hopeless") => Outcome::Transient("processor answered 502".to_owned()),
+            Some("panic") => panic!("index out of range"),
+            Some("hang") => std::future::pending().await,
+            Some("bad") => Outcome::Permanent {
+                class: "decode: missing field `sku`".to_owned(),
+                error: "missing field `sku` at line 1 column 58".to_owned(),
+            },
+            Some("no") => Outcome::Rejected,
+            _ => Outcome::Done,
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        "4.2.0"
+    }
+}
+
+fn consumer(bench: &Bench, ports: (Arc<dyn Store>, Arc<dyn Broker>)) -> Consumer {
+    let service = bench.service("inventory");
+    let settings = ConsumerSettings {
+        backoff: Backoff {
+            base: Duration::ZERO,
+            cap: Duration::ZERO,
+        },
+        time_limit: Duration::from_millis(50),
+        ..ConsumerSettings::of(service)
+    };
+    let handler: Arc<dyn Handler> = Arc::new(Scripted::default());
+    Consumer::with_settings(service, ports, &Clock::System, (handler, settings)).expect("an inbox")
+}
+
+/// Consumes `messages` in one pass.
+async fn consume(bench: &Bench, messages: Vec<Message>) -> Report {
+    bench.put(QUEUE, messages).await;
+    consumer(bench, bench.connected("inventory"))
+        .run_once()
+        .await
+}
+
+async fn counts(bench: &Bench) -> (i64, i64) {
+    (
+        bench.number("inventory", EFFECTS).await,
+        bench.number("inventory", INBOX).await,
+    )
+}
+
+#[tokio::test]
+async fn a_second_delivery_has_no_second_effect() {
+    let bench = Bench::new().await;
+    let event = message(Some("e-1"), "ok", b"{}");
+    let report = consume(&bench, vec![event.clone(), event]).await;
+    assert_eq!((report.get("done"), report.get("duplicates")), (1, 1));
+    assert_eq!(counts(&bench).await, (1, 1));
+    assert_eq!(bench.ready(QUEUE).await, 0);
+}
+
+#[tokio::test]
+async fn an_acknowledgement_lost_after_the_commit_has_no_second_effect() {
+    let bench = Bench::new().await;
+    bench
+        .put(QUEUE, vec![message(Some("e-1"), "ok", b"{}")])
+        .await;
+    let broker = Meddler::new(&bench.broker);
+    broker.acks_lost.store(1, Ordering::SeqCst);
+    let mut first = consumer(&bench, (bench.store("inventory"), Arc::new(broker)));
+    let report = first.run_once().await;
+    assert!(report.problem.expect("told").contains("connection lost"));
+    drop(first);
+    let report = consumer(&bench, bench.connected("inventory"))
+        .run_once()
+        .await;
+    assert_eq!((report.get("done"), report.get("duplicates")), (0, 1));
+    assert_eq!(counts(&bench).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_failed_try_rolls_inbox_and_effect_back_together_and_then_works_once() {
+    let bench = Bench::new().await;
+    let report = consume(&bench, vec![message(Some("e-1"), "flaky", b"{}")]).await;
+    assert_eq!((report.get("retried"), report.get("done")), (1, 1));
+    assert_eq!(counts(&bench).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_business_rejection_is_committed_and_acknowledged() {
+    let bench = Bench::new().await;
+    let report = consume(&bench, vec![message(Some("e-1"), "no", b"{}")]).await;
+    assert_eq!(report.get("rejected"), 1);
+    assert_eq!(counts(&bench).await, (1, 1));
+    assert_eq!(bench.ready("inventory.orders.dlq").await, 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_consumed_leaves_no_row_and_a_dead_letter_that_says_why() {
+    let bench = Bench::new().await;
+    let mut expiring = message(Some("e-bad"), "bad", b"\x00\xff");
+    expiring.properties.expiration = Some("60000".to_owned());
+    let messages = vec![
+        expiring,
+        message(Some("e-panic"), "panic", b"{}"),
+        message(Some("e-hang"), "hang", b"{}"),
+        message(Some("e-hopeless"), "hopeless", b"{}"),
+        message(None, "ok", b"{}"),
+        message(Some("e-good"), "ok", b"{}"),
+    ];
+    let report = consume(&bench, messages).await;
+    assert_eq!((report.get("dead"), report.get("done")), (5, 1));
+    assert_eq!(counts(&bench).await, (1, 1));
+    let mut collector = Collector::new(
+        &bench.ports.context,
+        bench.service("inventory"),
+        bench.connected("inventory"),
+        &Clock::System,
+    );
+    assert_eq!(collector.run_once().await.get("new"), 5);
+    let letters = bench.open_letters("inventory").await;
+    let mut causes: Vec<_> = letters
+        .iter()
+        .map(|letter| (letter.error_class.as_str(), letter.retry_count))
+        .collect();
+    causes.sort_unstable();
+    assert_eq!(
+        causes,
+        [
+            ("decode: missing field `sku`", Some(1)),
+            ("gave up: handler did not answer within #ms", Some(3)),
+            ("gave up: processor answered #", Some(3)),
+            ("invalid: no message id", Some(1)),
+            ("panic", Some(1)),
+        ]
+    );
+    for letter in &letters {
+        assert_eq!(letter.failed_queue.as_deref(), Some(QUEUE));
+        assert_eq!(letter.consumer.as_str(), "inventory");
+        assert_eq!(letter.consumer_version.as_deref(), Some("4.2.0"));
+    }
+    let bad = letters
+        .iter()
+        .find(|l| l.event_id == Some("e-bad".into()))
+        .expect("the letter");
+    let detail = bench
+        .store("inventory")
+        .dead_letter(&bad.dead_letter_id)
+        .await;
+    let detail = detail.expect("reads").expect("the letter");
+    assert_eq!(detail.message.payload.bytes(), b"\x00\xff");
+    assert_eq!(detail.message.properties.expiration, None);
+}
+
+#[tokio::test]
+async fn the_same_id_with_other_content_is_a_conflict_and_is_not_absorbed() {
+    let bench = Bench::new().await;
+    let messages = vec![
+        message(Some("e-1"), "ok", b"{}"),
+        message(Some("e-1"), "ok", br#"{"other":1}"#),
+    ];
+    let report = consume(&bench, messages).await;
+    assert_eq!((report.get("done"), report.get("dead")), (1, 1));
+    let dead = bench.take("inventory.orders.dlq").await;
+    let class = dead[0].message.properties.headers.get(headers::ERROR_CLASS);
+    assert_eq!(
+        class.and_then(FieldValue::as_text),
+        Some("conflict: same id, other content")
+    );
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_published_is_left_to_the_broker() {
+    let bench = Bench::new().await;
+    bench
+        .put(QUEUE, vec![message(Some("e-1"), "bad", b"{}")])
+        .await;
+    let service = bench.service("inventory");
+    let settings = ConsumerSettings {
+        dead_letter_queue: Some("deleted.dlq".to_owned()),
+        ..ConsumerSettings::default()
+    };
+    let handler: Arc<dyn Handler> = Arc::new(Scripted::default());
+    let work = (handler, settings);
+    let ports = bench.connected("inventory");
+    let mut consumer =
+        Consumer::with_settings(service, ports, &Clock::System, work).expect("an inbox");
+    let report = consumer.run_once().await;
+    assert!(report.problem.expect("told").contains("deleted.dlq"));
+    assert_eq!(bench.ready("inventory.orders.dlq").await, 1);
+}
+
+#[tokio::test]
+async fn a_missing_table_kills_no_message() {
+    let bench = Bench::new().await;
+    let store = bench.store("inventory");
+    store
+        .create_business_tables(&["DROP TABLE consumer_inbox"])
+        .await
+        .expect("drops");
+    let report = consume(&bench, vec![message(Some("e-1"), "ok", b"{}")]).await;
+    assert!(report.problem.is_some());
+    assert_eq!(report.get("dead"), 0);
+    assert_eq!(bench.ready(QUEUE).await, 1);
+}

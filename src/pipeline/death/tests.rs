@@ -50,8 +50,8 @@ fn context() -> Context {
                 owner: "ops".into(),
             },
         ],
-        thresholds: Default::default(),
-        dispatcher: Default::default(),
+        thresholds: crate::config::Thresholds::default(),
+        dispatcher: crate::config::DispatcherSettings::default(),
     }
 }
 

@@ -15,7 +15,7 @@ impl Worker for Fickle {
     fn name(&self) -> &'static str {
         "fickle"
     }
-    fn service(&self) -> &str {
+    fn service(&self) -> &'static str {
         "orders"
     }
     async fn run_once(&mut self) -> Report {
@@ -31,7 +31,7 @@ impl Worker for Fickle {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_panic_is_a_problem_and_the_loop_goes_on_until_it_is_stopped_and_drained() {
     let drained = Arc::new(AtomicU64::new(0));
     let tasks = Tasks::new();

@@ -72,17 +72,24 @@ pub enum Outcome {
         /// One line about this event.
         error: String,
     },
+    /// Nothing can be handled now, whatever the event: roll back, give everything back, wait.
+    Away(String),
 }
 
 impl From<StoreError> for Outcome {
     fn from(error: StoreError) -> Self {
-        if error.is_retryable() {
-            Self::Transient(error.to_string())
-        } else {
-            Self::Permanent {
+        match error {
+            StoreError::Contended { .. } => Self::Transient(error.to_string()),
+            StoreError::Failed { .. } => Self::Permanent {
                 class: "database refused the effect".to_owned(),
                 error: error.to_string(),
-            }
+            },
+            // Away, or a missing table or right: it would hit every event, none of them is to blame.
+            StoreError::Unavailable { .. }
+            | StoreError::TimedOut { .. }
+            | StoreError::Denied { .. }
+            | StoreError::Mapping { .. }
+            | StoreError::Unsupported { .. } => Self::Away(error.to_string()),
         }
     }
 }
@@ -372,7 +379,7 @@ impl Work {
     async fn attempt(&self, event: &Received) -> Tried {
         let mut tx = match self.store.begin().await {
             Ok(tx) => tx,
-            Err(error) => return store_trouble(&error, event.attempt),
+            Err(error) => return store_trouble(error, event.attempt),
         };
         let sha256 = event.message.payload.sha256();
         match tx.inbox_insert(&self.name, &event.event_id, &sha256).await {
@@ -395,23 +402,15 @@ impl Work {
             }
             Err(error) => {
                 roll_back(tx).await;
-                return store_trouble(&error, event.attempt);
+                return store_trouble(error, event.attempt);
             }
         }
         match self.call(event, tx.as_mut()).await {
             Outcome::Done => commit(tx, event.attempt, Handled::Done).await,
             Outcome::Rejected => commit(tx, event.attempt, Handled::Rejected).await,
-            Outcome::Transient(error) => {
+            failed @ (Outcome::Transient(_) | Outcome::Permanent { .. } | Outcome::Away(_)) => {
                 roll_back(tx).await;
-                Tried::Again(error)
-            }
-            Outcome::Permanent { class, error } => {
-                roll_back(tx).await;
-                Tried::Over(Handled::Dead(Death {
-                    class,
-                    error,
-                    attempts: event.attempt,
-                }))
+                tried(failed, event.attempt)
             }
         }
     }
@@ -448,17 +447,23 @@ fn validate(message: &Message) -> Result<Received, &'static str> {
     })
 }
 
-fn store_trouble(error: &StoreError, attempts: u32) -> Tried {
-    match error {
-        StoreError::Contended { .. } => Tried::Again(error.to_string()),
-        error if error.is_retryable() => Tried::Over(Handled::Away(error.to_string())),
-        StoreError::Failed { .. } => Tried::Over(Handled::Dead(Death {
-            class: "database refused the event".to_owned(),
-            error: error.to_string(),
+/// What trouble with our own statements means for an event.
+fn store_trouble(error: StoreError, attempts: u32) -> Tried {
+    tried(Outcome::from(error), attempts)
+}
+
+/// What an outcome without a commit means for an event.
+fn tried(outcome: Outcome, attempts: u32) -> Tried {
+    match outcome {
+        Outcome::Done => Tried::Over(Handled::Done),
+        Outcome::Rejected => Tried::Over(Handled::Rejected),
+        Outcome::Transient(error) => Tried::Again(error),
+        Outcome::Permanent { class, error } => Tried::Over(Handled::Dead(Death {
+            class,
+            error,
             attempts,
         })),
-        // A missing table or right would hit every event: none of them is to blame.
-        _ => Tried::Over(Handled::Away(error.to_string())),
+        Outcome::Away(reason) => Tried::Over(Handled::Away(reason)),
     }
 }
 
@@ -466,7 +471,7 @@ fn store_trouble(error: &StoreError, attempts: u32) -> Tried {
 async fn commit(tx: Box<dyn BusinessTx>, attempts: u32, handled: Handled) -> Tried {
     match tx.commit().await {
         Ok(()) => Tried::Over(handled),
-        Err(error) => store_trouble(&error, attempts),
+        Err(error) => store_trouble(error, attempts),
     }
 }
 

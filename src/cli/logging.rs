@@ -1,0 +1,85 @@
+//! Logs: stderr for commands, a file for the console. Only our own modules may go below `info`: an
+//! AMQP client that traces its frames would write the password into the log.
+
+use std::path::PathBuf;
+
+use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::failure::{Failure, Outcome};
+use super::{Cli, Command};
+
+/// Days of log files that are kept.
+const LOG_FILES_MAX: usize = 7;
+
+/// Reads a level from a flag.
+pub(super) fn level(text: &str) -> Result<LevelFilter, String> {
+    text.parse()
+        .map_err(|_| "use off, error, warn, info, debug or trace".to_owned())
+}
+
+/// Starts logging as the arguments say; the log ends when the guard is dropped.
+pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
+    let (is_console, default) = match &cli.command {
+        None => (true, LevelFilter::INFO),
+        Some(Command::Demo(args)) => (!args.is_headless(), LevelFilter::INFO),
+        Some(Command::Worker(_)) => (false, LevelFilter::INFO),
+        Some(_) => (false, LevelFilter::WARN),
+    };
+    let env = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|text| !text.is_empty());
+    let wanted = match (cli.global.log_level, env) {
+        (Some(level), _) => EnvFilter::default().add_directive(level.into()),
+        (None, Some(text)) => EnvFilter::try_new(text)
+            .map_err(|error| Failure::usage(format!("RUST_LOG cannot be used: {error}")))?,
+        (None, None) => EnvFilter::default().add_directive(default.into()),
+    };
+    let ours = filter_fn(|event| {
+        event.target().starts_with("redrive") || *event.level() <= tracing::Level::INFO
+    });
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(true);
+    let (guard, started) = if is_console {
+        // A console whose state directory cannot be written still opens; it just keeps no log.
+        let Some(file) = log_file() else {
+            return Ok(None);
+        };
+        let (writer, guard) = tracing_appender::non_blocking(file);
+        let layer = layer.with_writer(writer).with_filter(wanted.and(ours));
+        (
+            Some(guard),
+            tracing_subscriber::registry().with(layer).try_init(),
+        )
+    } else {
+        let layer = layer
+            .with_writer(std::io::stderr)
+            .with_filter(wanted.and(ours));
+        (None, tracing_subscriber::registry().with(layer).try_init())
+    };
+    started.map_err(|error| Failure::internal(format!("logging: {error}")))?;
+    Ok(guard)
+}
+
+/// `$XDG_STATE_HOME/redrive/`, else `~/.local/state/redrive/`: one file a day.
+fn log_file() -> Option<tracing_appender::rolling::RollingFileAppender> {
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let state =
+        set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    tracing_appender::rolling::Builder::new()
+        .rotation(tracing_appender::rolling::Rotation::DAILY)
+        .filename_prefix("redrive")
+        .filename_suffix("log")
+        .max_log_files(LOG_FILES_MAX)
+        .build(state.join("redrive"))
+        .ok()
+}

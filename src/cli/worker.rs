@@ -1,0 +1,139 @@
+//! `redrive worker [NAME…]`: the pipeline itself, until stopped.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::base::tasks::Tasks;
+use crate::observe::snapshot::Unread;
+use crate::pipeline::Worker;
+use crate::pipeline::supervisor::Supervisor;
+
+use super::exit::Exit;
+use super::failure::{Failure, Outcome};
+use super::session::Session;
+use super::table::{Cell, Column, Table, flexible, left};
+
+/// How long stopping may take: a batch in flight, then giving back what is held.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Arguments of `worker`.
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// Workers to run [default: all that this context has]
+    #[arg(value_name = "WORKER", value_parser = ["dispatcher", "collector", "consumer"])]
+    pub workers: Vec<String>,
+    /// Make one pass each, print what it did, and leave
+    #[arg(long)]
+    pub once: bool,
+}
+
+const REPORTS: &[Column] = &[
+    left("worker"),
+    left("service"),
+    left("did"),
+    flexible("problem"),
+];
+
+pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
+    if session.read_only {
+        return Err(Failure::new(
+            Exit::Refused,
+            format!(
+                "{} is read-only and a worker writes; nothing was started",
+                session.context().name
+            ),
+        ));
+    }
+    let workers = session.services.workers(&args.workers)?;
+    if workers.is_empty() {
+        return Err(Failure::usage(format!(
+            "no worker has anything to do in {}: it needs an outbox, dead letters, or an inbox whose handler is known",
+            session.context().name
+        )));
+    }
+    if args.once {
+        once(session, workers).await
+    } else {
+        until_stopped(workers).await
+    }
+}
+
+async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
+    let mut answer = session.answer("worker_reports");
+    answer.table = Table::new(REPORTS);
+    for mut worker in workers {
+        let report = worker.run_once().await;
+        worker.drain().await;
+        if let Some(problem) = &report.problem {
+            answer.unread.push(Unread {
+                what: format!("{} of {}", report.worker, report.service),
+                reason: problem.clone(),
+                is_unreachable: false,
+            });
+        }
+        let did: Vec<_> = report
+            .counts
+            .iter()
+            .map(|(name, n)| format!("{n} {name}"))
+            .collect();
+        answer.item(&report)?;
+        answer.table.push(vec![
+            Cell::text(&report.worker),
+            Cell::text(&report.service),
+            if did.is_empty() {
+                Cell::text("nothing to do")
+            } else {
+                Cell::text(did.join(", "))
+            },
+            Cell::optional(report.problem.as_ref()),
+        ]);
+    }
+    session.write(&answer)
+}
+
+async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
+    let internal = |error: std::io::Error| Failure::internal(format!("signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(internal)?;
+    let tasks = Tasks::new();
+    for worker in &workers {
+        tracing::info!(
+            worker.name = worker.name(),
+            service = worker.service(),
+            "starting"
+        );
+    }
+    let status = Supervisor::start(workers, &tasks);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    tracing::info!("stopping: finishing the batch in hand and giving the rest back");
+    let is_drained = tasks.stop(DRAIN).await;
+    for worker in status.borrow().iter() {
+        let totals: Vec<_> = worker
+            .totals
+            .iter()
+            .map(|(name, n)| format!("{n} {name}"))
+            .collect();
+        tracing::info!(
+            worker.name = worker.worker,
+            service = worker.service,
+            passes = worker.passes,
+            totals = totals.join(", "),
+            "stopped"
+        );
+    }
+    if is_drained {
+        Ok(Exit::Fine)
+    } else {
+        Err(Failure::new(
+            Exit::Unknown,
+            "workers did not stop in time; what they held comes back when its lease ends",
+        ))
+    }
+}
