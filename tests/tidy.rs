@@ -14,30 +14,58 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("store", &["base", "model", "mapping", "config"]),
     ("broker", &["base", "model", "config"]),
     ("ports.rs", &["base", "model", "config", "store", "broker"]),
-    ("pipeline", &["base", "model", "mapping", "config", "store", "broker", "ports"]),
-    ("observe", &["base", "model", "mapping", "config", "store", "broker", "ports"]),
-    ("operate", &["base", "model", "mapping", "config", "store", "broker", "ports", "pipeline"]),
+    (
+        "pipeline",
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports",
+        ],
+    ),
+    (
+        "observe",
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports",
+        ],
+    ),
+    (
+        "operate",
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
+        ],
+    ),
     (
         "sandbox",
-        &["base", "model", "mapping", "config", "store", "broker", "ports", "pipeline", "operate"],
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline", "operate",
+        ],
     ),
     (
         "assembly.rs",
         &[
-            "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline", "observe",
-            "operate", "sandbox",
+            "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
+            "observe", "operate", "sandbox",
         ],
     ),
     (
         "cli",
-        &["base", "model", "config", "pipeline", "observe", "operate", "sandbox", "assembly", "tui"],
+        &[
+            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "assembly",
+            "tui",
+        ],
     ),
-    ("tui", &["base", "model", "config", "pipeline", "observe", "operate", "assembly"]),
+    (
+        "tui",
+        &[
+            "base", "model", "config", "pipeline", "observe", "operate", "assembly",
+        ],
+    ),
 ];
 
 /// Adapters, which only their own folder and the composition root may name.
-const ADAPTERS: &[(&str, &str)] =
-    &[("store::sql", "store"), ("broker::rabbitmq", "broker"), ("broker::embedded", "broker")];
+const ADAPTERS: &[(&str, &str)] = &[
+    ("store::sql", "store"),
+    ("broker::rabbitmq", "broker"),
+    ("broker::embedded", "broker"),
+];
 
 /// Crates that live in one place.
 const CRATE_HOMES: &[(&str, &[&str])] = &[
@@ -58,27 +86,64 @@ struct Registry {
 }
 
 const REGISTRIES: &[Registry] = &[
-    Registry { folder: "tui/pane", slice: "PANES", helpers: &[] },
+    Registry {
+        folder: "tui/pane",
+        slice: "PANES",
+        helpers: &[],
+    },
     Registry {
         folder: "operate",
         slice: "OPERATIONS",
         helpers: &[
-            "plan", "guard", "headers", "journal", "runner", "prove", "preflight", "resolve",
-            "audit", "annotate", "sequence", "target", "apply", "access", "destination", "unlock",
-            "probe", "line", "test_support", "command_line", "crash", "look", "requeue", "route",
+            "plan",
+            "guard",
+            "headers",
+            "journal",
+            "runner",
+            "prove",
+            "preflight",
+            "resolve",
+            "audit",
+            "annotate",
+            "sequence",
+            "target",
+            "apply",
+            "access",
+            "destination",
+            "unlock",
+            "probe",
+            "line",
+            "test_support",
+            "command_line",
+            "crash",
+            "look",
+            "requeue",
+            "route",
             "wording",
         ],
     },
     Registry {
         folder: "pipeline",
         slice: "WORKERS",
-        helpers: &["supervisor", "message", "death", "verdict", "build", "parking", "test_support"],
+        helpers: &[
+            "supervisor",
+            "message",
+            "death",
+            "verdict",
+            "build",
+            "parking",
+            "test_support",
+        ],
     },
 ];
 
 /// Lines without tests a file may have, and the files that still have more. May only shrink.
 const LINES_MAX: usize = 500;
-const LONGER: &[&str] = &["src/model/dead_letter.rs", "src/store/mod.rs", "src/broker/mod.rs"];
+const LONGER: &[&str] = &[
+    "src/model/dead_letter.rs",
+    "src/store/mod.rs",
+    "src/broker/mod.rs",
+];
 
 struct Source {
     /// Relative to `src`, with forward slashes.
@@ -93,7 +158,9 @@ fn root() -> PathBuf {
 }
 
 fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
         let path = entry.path();
         let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
@@ -128,7 +195,8 @@ fn production_code(whole: &str) -> String {
     let mut out = String::new();
     let mut lines = whole.lines().peekable();
     while let Some(line) = lines.next() {
-        if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| is_inline_module(next)) {
+        if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| is_inline_module(next))
+        {
             break;
         }
         if !line.trim_start().starts_with("//") {
@@ -176,7 +244,9 @@ fn known_modules(code: &str) -> BTreeSet<String> {
                     '}' if depth == 0 => break,
                     '}' => depth -= 1,
                     ',' if depth == 0 => is_start = true,
-                    c if depth == 0 && is_start && (c.is_alphanumeric() || c == '_') => word.push(c),
+                    c if depth == 0 && is_start && (c.is_alphanumeric() || c == '_') => {
+                        word.push(c)
+                    }
                     _ if depth == 0 && !word.is_empty() => {
                         known.insert(std::mem::take(&mut word));
                         is_start = false;
@@ -188,14 +258,22 @@ fn known_modules(code: &str) -> BTreeSet<String> {
                 known.insert(word);
             }
         } else {
-            known.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            known.insert(
+                rest.chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect(),
+            );
         }
     }
     known
 }
 
 fn fail(title: &str, findings: &[String]) {
-    assert!(findings.is_empty(), "{title}:\n  {}\n", findings.join("\n  "));
+    assert!(
+        findings.is_empty(),
+        "{title}:\n  {}\n",
+        findings.join("\n  ")
+    );
 }
 
 #[test]
@@ -215,9 +293,16 @@ fn nobody_imports_what_it_must_not_know() {
         }
         for (adapter, home) in ADAPTERS {
             let folder = adapter.replace("::", "/");
-            let is_home = source.path.starts_with(&folder) || source.path == format!("{home}/mod.rs");
-            if !is_home && source.path != "assembly.rs" && source.code.contains(&format!("{adapter}::")) {
-                findings.push(format!("src/{}: must not know the adapter `{adapter}`", source.path));
+            let is_home =
+                source.path.starts_with(&folder) || source.path == format!("{home}/mod.rs");
+            if !is_home
+                && source.path != "assembly.rs"
+                && source.code.contains(&format!("{adapter}::"))
+            {
+                findings.push(format!(
+                    "src/{}: must not know the adapter `{adapter}`",
+                    source.path
+                ));
             }
         }
     }
@@ -231,11 +316,17 @@ fn every_crate_stays_in_its_home() {
         for (name, homes) in CRATE_HOMES {
             let is_home = homes.iter().any(|home| source.path.starts_with(home));
             if !is_home && names(&source.code, &format!("{name}::")) {
-                findings.push(format!("src/{}: `{name}` belongs in {homes:?}", source.path));
+                findings.push(format!(
+                    "src/{}: `{name}` belongs in {homes:?}",
+                    source.path
+                ));
             }
         }
         if !source.path.starts_with("base/") && source.code.contains("tokio::spawn(") {
-            findings.push(format!("src/{}: spawn through base::tasks::Tasks", source.path));
+            findings.push(format!(
+                "src/{}: spawn through base::tasks::Tasks",
+                source.path
+            ));
         }
     }
     fail("crates outside their home", &findings);
@@ -258,7 +349,10 @@ fn every_registry_lists_its_files() {
         let folder = root().join("src").join(registry.folder);
         let text = fs::read_to_string(folder.join("mod.rs")).expect("registry module");
         let Some(at) = text.find(&format!("const {}", registry.slice)) else {
-            findings.push(format!("src/{}/mod.rs: no `const {}`", registry.folder, registry.slice));
+            findings.push(format!(
+                "src/{}/mod.rs: no `const {}`",
+                registry.folder, registry.slice
+            ));
             continue;
         };
         let end = text[at..].find("];").map_or(text.len(), |end| at + end);
@@ -294,7 +388,10 @@ fn no_file_grew_past_reading() {
         let lines = source.code.lines().count();
         let is_listed = LONGER.contains(&format!("src/{}", source.path).as_str());
         if lines > LINES_MAX && !is_listed {
-            findings.push(format!("src/{}: {lines} lines (at most {LINES_MAX})", source.path));
+            findings.push(format!(
+                "src/{}: {lines} lines (at most {LINES_MAX})",
+                source.path
+            ));
         }
     }
     fail("files too long for one subject", &findings);
@@ -308,7 +405,11 @@ fn no_sleep_no_skip_and_no_loose_end() {
     files(&root().join("tests"), "rs", &mut paths);
     for path in paths.iter().filter(|path| !path.ends_with("tidy.rs")) {
         let text = fs::read_to_string(path).expect("readable source");
-        let shown = path.strip_prefix(root()).expect("under the root").display().to_string();
+        let shown = path
+            .strip_prefix(root())
+            .expect("under the root")
+            .display()
+            .to_string();
         let is_test = is_test_file(&shown) || shown.starts_with("tests");
         for (index, line) in text.lines().enumerate() {
             let banned = [
@@ -323,7 +424,10 @@ fn no_sleep_no_skip_and_no_loose_end() {
                 }
             }
             if line.contains("TODO") && !line.contains("TODO(#") {
-                findings.push(format!("{shown}:{}: TODO without an issue number", index + 1));
+                findings.push(format!(
+                    "{shown}:{}: TODO without an issue number",
+                    index + 1
+                ));
             }
         }
     }
@@ -367,8 +471,17 @@ fn the_docs_point_at_files_that_exist() {
 
 #[test]
 fn the_top_level_is_the_one_the_architecture_names() {
-    let expected: BTreeSet<&str> =
-        ["Cargo.toml", "Cargo.lock", "README.md", "src", "migrations", "docs", "tests", "target"].into();
+    let expected: BTreeSet<&str> = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "README.md",
+        "src",
+        "migrations",
+        "docs",
+        "tests",
+        "target",
+    ]
+    .into();
     let findings: Vec<String> = fs::read_dir(root())
         .expect("the root")
         .flatten()

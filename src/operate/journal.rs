@@ -196,9 +196,10 @@ impl Desk {
 /// What an operation acts on, in one word.
 fn subject_of(plan: &Plan) -> String {
     match (&plan.event_id, &plan.target, &plan.frozen) {
-        (Some(event_id), _, _) => event_id.to_string(),
+        (Some(event_id), _, _) | (None, Some(Target::OutboxRow { event_id, .. }), _) => {
+            event_id.to_string()
+        }
         (None, Some(Target::DeadLetter { dead_letter_id, .. }), _) => dead_letter_id.to_string(),
-        (None, Some(Target::OutboxRow { event_id, .. }), _) => event_id.to_string(),
         (None, None, Frozen::Release { claim_token }) => claim_token.to_string(),
         (None, None, _) => plan.operation_id.to_string(),
     }

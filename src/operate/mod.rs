@@ -64,7 +64,7 @@ pub const OPERATIONS: &[OperationEntry] = &[
     OperationEntry {
         name: "repair",
         key: 'E',
-        file: "repair.rs",
+        file: "repair/mod.rs",
     },
     OperationEntry {
         name: "release",

@@ -27,22 +27,19 @@ pub(super) async fn plan(
     let store = desk.store(service)?;
     let leases = store.leases(LEASE_ROWS).await?;
     let group = find(&leases, service, token)?;
-    let rows = counted(group.rows, "row", "rows");
-    let mut headline = format!("lease {token} of {service}  {rows}");
-    if let Some(at) = group.oldest_created_at {
-        headline.push_str(&format!(
-            "  oldest made {}",
-            ago(desk.ports.clock.now(), at)
-        ));
-    }
-    if let Some(attempts) = group.attempts_max {
-        headline.push_str(&format!("  attempts {attempts}"));
-    }
+    let mut headline = vec![
+        format!("lease {token} of {service}"),
+        counted(group.rows, "row", "rows"),
+    ];
+    let now = desk.ports.clock.now();
+    let made = group.oldest_created_at;
+    headline.extend(made.map(|at| format!("oldest made {}", ago(now, at))));
+    headline.extend(group.attempts_max.map(|n| format!("attempts {n}")));
     let mut plan = desk.draft(Draft {
         operation_id: OperationId::generate(),
         verb: Verb::Release,
         service,
-        headline,
+        headline: headline.join("  "),
         command_line: CommandLine::new(Verb::Release, token.as_str())
             .option("--service", service)
             .finish(),

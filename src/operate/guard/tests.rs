@@ -124,7 +124,13 @@ fn production_is_locked_until_unlocked_and_again_after_its_time() {
     let guard = Guard::new(Arc::new(context), clock.clone(), false);
     assert_eq!(guard.access(), Access::Locked);
     assert_eq!(check_of(guard.check_verb(Verb::Replay)), "locked");
-    assert!(!guard.may_prove(), "a console that only looks writes nothing");
+    // A plan can be made and shown: unlocking is a part of confirming.
+    assert_eq!(guard.lines(Verb::Replay)[0].check, "locked");
+    assert_eq!(guard.lines(Verb::Replay)[0].level, Level::Warning);
+    assert!(
+        !guard.may_prove(),
+        "a console that only looks writes nothing"
+    );
 
     assert_eq!(
         check_of(guard.check_unlock("shop-prod", "why")),
@@ -144,7 +150,10 @@ fn production_is_locked_until_unlocked_and_again_after_its_time() {
     let Err(OperateError::Refused { reason, .. }) = guard.check_verb(Verb::Replay) else {
         panic!("locked again");
     };
-    assert!(reason.contains("ran out at 2026-01-02 03:19:05Z"), "{reason}");
+    assert!(
+        reason.contains("ran out at 2026-01-02 03:19:05Z"),
+        "{reason}"
+    );
     assert!(guard.may_prove(), "what was begun may be concluded");
 }
 
@@ -213,7 +222,10 @@ fn a_plan_that_was_changed_or_refused_is_not_applied() {
     changed.frozen = Frozen::Release {
         claim_token: ClaimToken::new("t-2"),
     };
-    assert_eq!(check_of(guard.check_apply(&changed, &because("x"))), "digest");
+    assert_eq!(
+        check_of(guard.check_apply(&changed, &because("x"))),
+        "digest"
+    );
 
     let mut refused = plan(&context, Verb::Replay);
     refused.preflight.push(PreflightLine::new(

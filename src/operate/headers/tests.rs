@@ -231,10 +231,7 @@ fn h_10_headers_at_the_frame_limit_go_without_our_marks_or_not_at_all() {
 
     let trimmed = with_stack(130_950);
     assert_eq!(trimmed.size, HeaderSize::FitsUnmarked);
-    assert_eq!(
-        trimmed.message.properties.headers.get(OPERATION),
-        None
-    );
+    assert_eq!(trimmed.message.properties.headers.get(OPERATION), None);
 
     let HeaderSize::TooLarge(needed, allowed) = with_stack(131_060).size else {
         panic!("131 060 bytes and a name cannot fit into 131 064");
@@ -255,10 +252,7 @@ fn our_marks_replace_those_of_an_earlier_replay_and_failure_notes_go() {
         ..Properties::default()
     });
     let headers = &prepared.message.properties.headers;
-    assert_eq!(
-        headers.get(OPERATION),
-        Some(&FieldValue::text("op-1"))
-    );
+    assert_eq!(headers.get(OPERATION), Some(&FieldValue::text("op-1")));
     assert_eq!(headers.get(REPLAYS), Some(&FieldValue::I64(1)));
     assert_eq!(headers.get("x-error-class"), None);
     assert!(headers.get("x-redrive-replay").is_some());

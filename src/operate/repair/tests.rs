@@ -43,7 +43,7 @@ fn detail() -> DeadLetterDetail {
 #[test]
 fn p_06_a_repair_changes_only_the_bytes_that_were_edited() {
     let edited = payload(&NUMBERS.replace("1.10", "1.20"));
-    let (event, _) = new_event(&detail(), &edited, 3, "inventory.orders".to_owned());
+    let (event, _) = new_event(&detail(), &edited, "inventory.orders".to_owned());
     assert_eq!(event.payload.bytes(), edited.bytes());
     let text = event.payload.text().expect("it is text");
     for digits in [
@@ -62,7 +62,7 @@ fn p_06_a_repair_changes_only_the_bytes_that_were_edited() {
 
 #[test]
 fn identity_headers_are_locked_and_the_rest_of_the_thread_is_kept() {
-    let (event, changes) = new_event(&detail(), &payload("{}"), 3, "inventory.orders".to_owned());
+    let (event, changes) = new_event(&detail(), &payload("{}"), "inventory.orders".to_owned());
     let original = "0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1";
     assert_ne!(event.event_id.as_str(), original);
     assert_eq!(
@@ -104,19 +104,6 @@ fn p_09_deep_nesting_is_checked_without_a_limit_or_a_crash() {
         let deep = payload(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
         assert_eq!(content(&payload("{}"), &deep)[0].level, Level::Pass);
     }
-}
-
-#[test]
-fn the_line_feed_an_editor_adds_is_taken_off() {
-    let same = |before: &str, after: &str, kept: &str| {
-        let out = without_editors_newline(&payload(before), &payload(after));
-        assert_eq!(out.bytes(), kept.as_bytes());
-    };
-    same("{}", "{ }\n", "{ }");
-    same("{}", "{ }\r\n", "{ }");
-    same("{}\n", "{ }\n", "{ }\n");
-    same("{}", "{ }\n\n", "{ }\n");
-    same("{}", "{ }", "{ }");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::base::text::safe;
 use crate::config::{Context, Environment};
 use crate::model::operation::Verb;
 
-/// Checks that depend on the moment and not on the plan: `apply` asks them afresh.
-const ACCESS_CHECKS: [&str; 3] = ["read_only", "locked", "rights"];
+/// Checks that depend on the session and not on the plan: `apply` asks them afresh.
+const ACCESS_CHECKS: [&str; 2] = ["read_only", "rights"];
 
 /// The guard of one context and session.
 pub(super) struct Guard {
@@ -99,15 +99,16 @@ impl Guard {
     /// Whether anything may be written now.
     pub fn check_access(&self) -> Result<(), OperateError> {
         self.refuse_read_only()?;
-        if self.access() == Access::Locked {
-            return Err(refused("locked", self.locked_text()));
-        }
-        Ok(())
+        self.refuse_locked()
     }
 
     /// Whether `verb` may be used now.
     pub fn check_verb(&self, verb: Verb) -> Result<(), OperateError> {
         self.check_access()?;
+        self.check_right(verb)
+    }
+
+    fn check_right(&self, verb: Verb) -> Result<(), OperateError> {
         if self.context.rights.contains(&verb) {
             return Ok(());
         }
@@ -128,16 +129,19 @@ impl Guard {
         ))
     }
 
-    /// What would refuse `verb` now, as a line of the plan.
+    /// What would refuse `verb` now, as lines of the plan. A lock is only a warning: unlocking is a
+    /// part of confirming, and `apply` asks again.
     pub fn lines(&self, verb: Verb) -> Vec<PreflightLine> {
-        match self.check_verb(verb) {
-            Err(OperateError::Refused { check, reason }) => vec![PreflightLine {
-                check,
-                level: Level::Refusal,
-                text: reason,
-            }],
-            _ => vec![],
-        }
+        let mut lines = Vec::new();
+        let mut push = |result: Result<(), OperateError>, level| {
+            if let Err(OperateError::Refused { check, reason }) = result {
+                lines.push(PreflightLine::new(&check, level, reason));
+            }
+        };
+        push(self.refuse_read_only(), Level::Refusal);
+        push(self.check_right(verb), Level::Refusal);
+        push(self.refuse_locked(), Level::Warning);
+        lines
     }
 
     /// Everything that must hold before a confirmed plan may run.
@@ -203,6 +207,13 @@ impl Guard {
                 "read_only",
                 "this session is read-only (started with --read-only)",
             ));
+        }
+        Ok(())
+    }
+
+    fn refuse_locked(&self) -> Result<(), OperateError> {
+        if self.access() == Access::Locked {
+            return Err(refused("locked", self.locked_text()));
         }
         Ok(())
     }

@@ -50,22 +50,20 @@ pub(super) async fn plan(
     };
     let detail = look::letter(desk, service, dead_letter_id).await?;
     let letter = &detail.letter;
-    let edited = without_editors_newline(&detail.message.payload, edited);
     let (route, holder, inbox) = futures::join!(
         route::route(desk, letter, Wish::default()),
         look::holder(desk, service, letter),
         look::inbox(desk, &letter.consumer, letter.event_id.as_ref()),
     );
-    let (version, version_line) = place(desk, service, letter).await;
     let queue = route.destination.routing_key.clone();
-    let (new_event, changes) = new_event(&detail, &edited, version, queue);
+    let (new_event, changes) = new_event(&detail, edited, queue);
     let mut plan = desk.draft(Draft {
         operation_id: OperationId::generate(),
         verb: Verb::Repair,
         service,
         headline: headline(letter, desk.ports.clock.now()),
         command_line: CommandLine::of_letter(Verb::Repair, letter)
-            .option("--payload", "FILE")
+            .option("--payload-file", "FILE")
             .finish(),
         frozen: Frozen::Repair {
             dead_letter_id: letter.dead_letter_id.clone(),
@@ -83,27 +81,16 @@ pub(super) async fn plan(
     ));
     plan.headers_kept = u64::try_from(new_event.headers.len()).unwrap_or(u64::MAX);
     plan.header_changes = changes;
-    plan.diff = Some(diff(&detail.message.payload, &edited));
+    plan.diff = Some(diff(&detail.message.payload, edited));
     plan.preflight.push(preflight::status(letter, &holder));
     plan.preflight.push(outbox(desk, service));
     plan.preflight
-        .extend(content(&detail.message.payload, &edited));
+        .extend(content(&detail.message.payload, edited));
     plan.preflight.push(processed(letter, &inbox));
-    plan.preflight.extend(version_line);
+    plan.preflight.extend(identity(letter));
     plan.preflight.extend(route.lines);
     plan.destination = Some(route.destination);
     Ok(plan.sealed())
-}
-
-/// Editors end a file with a line feed; when the original had none, it is taken off again, so that
-/// only what the person edited changes.
-fn without_editors_newline(original: &Payload, edited: &Payload) -> Payload {
-    match edited.bytes().strip_suffix(b"\n") {
-        Some(stripped) if !original.bytes().ends_with(b"\n") => {
-            Payload::new(stripped.strip_suffix(b"\r").unwrap_or(stripped).to_vec())
-        }
-        _ => edited.clone(),
-    }
 }
 
 fn outbox(desk: &Desk, service: &str) -> PreflightLine {
@@ -175,63 +162,37 @@ fn processed(letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
     }
 }
 
-/// The new event's place in the sequence: the original's, unless this outbox has that version of
-/// the key already (it is another producer's sequence then), and the next free one otherwise.
-async fn place(desk: &Desk, service: &str, letter: &DeadLetter) -> (i64, Option<PreflightLine>) {
-    const CHECK: &str = "version";
-    let wanted = letter.aggregate_version.unwrap_or(1);
-    let Some(key) = &letter.aggregate_id else {
-        let line = PreflightLine::new(
-            CHECK,
+/// What the new event needs to know of the original: its key and type; its version, if it has one.
+fn identity(letter: &DeadLetter) -> Vec<PreflightLine> {
+    let mut lines = Vec::new();
+    if letter.aggregate_id.is_none() {
+        lines.push(PreflightLine::new(
+            "key",
             Level::Refusal,
-            "the message names no key: the new event could not be put into a sequence",
-        );
-        return (wanted, Some(line));
-    };
-    let sequence = match desk.store(service) {
-        Ok(store) => store.outbox_sequence(key).await,
-        Err(_) => return (wanted, None),
-    };
-    let rows = match sequence {
-        Ok(sequence) => sequence.rows,
-        Err(error) => {
-            let line = PreflightLine::new(
-                "unread",
-                Level::Refusal,
-                format!("the sequence in the outbox of {service} could not be read: {error}"),
-            );
-            return (wanted, Some(line));
-        }
-    };
-    let taken = |version| {
-        rows.iter()
-            .any(|row| row.aggregate_version == Some(version))
-    };
-    if !taken(wanted) {
-        return (wanted, None);
+            "its headers name no key: the new event would belong to nothing",
+        ));
     }
-    let next = rows
-        .iter()
-        .filter_map(|row| row.aggregate_version)
-        .max()
-        .unwrap_or(wanted)
-        .saturating_add(1);
-    let line = PreflightLine::new(
-        CHECK,
-        Level::Warning,
-        format!(
-            "v{wanted} of key {} is taken in the outbox of {service}: the new event becomes v{next}",
-            safe(key.as_str())
-        ),
-    );
-    (next, Some(line))
+    if letter.event_type.is_none() {
+        lines.push(PreflightLine::new(
+            "type",
+            Level::Refusal,
+            "its type is not known: no consumer could tell what the new event is",
+        ));
+    }
+    if letter.aggregate_version.is_none() {
+        lines.push(PreflightLine::new(
+            "version",
+            Level::Warning,
+            "its headers name no version: the new event carries 0",
+        ));
+    }
+    lines
 }
 
 /// The event that is issued, and what it does not carry on.
 fn new_event(
     detail: &DeadLetterDetail,
     edited: &Payload,
-    version: i64,
     queue: String,
 ) -> (NewEvent, Vec<HeaderChange>) {
     let letter = &detail.letter;
@@ -277,7 +238,8 @@ fn new_event(
             .aggregate_id
             .clone()
             .unwrap_or_else(|| AggregateId::new("")),
-        aggregate_version: version,
+        // A repaired event keeps the place of its original in the sequence.
+        aggregate_version: letter.aggregate_version.unwrap_or_default(),
         event_type: letter.event_type.clone().unwrap_or_default(),
         schema_version,
         payload: edited.clone(),
