@@ -6,3 +6,4 @@
 )]
 
 mod broker;
+mod store;
