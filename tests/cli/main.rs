@@ -5,6 +5,8 @@ mod help;
 mod output;
 mod sandbox;
 mod secrets;
+mod stage;
+mod steady;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
