@@ -10,7 +10,7 @@ use super::test_support::{
 use crate::broker::{Broker, NewQueue, Topology};
 use crate::config::Environment;
 use crate::model::dead_letter::DeadLetterStatus;
-use crate::model::ids::{ClaimToken, ConsumerName, EventId, OperationId};
+use crate::model::ids::{ClaimToken, ConsumerName, OperationId};
 use crate::model::message::{FieldValue, Payload};
 use crate::model::operation::{ItemState, OperationState, Verb};
 use crate::model::outbox::OutboxState;
@@ -973,4 +973,39 @@ fn every_file_of_a_verb_is_registered_once() {
             .join(entry.file);
         assert!(path.is_file(), "{}", entry.file);
     }
+}
+
+#[tokio::test]
+async fn h_03_a_second_rejection_has_a_well_formed_history_of_its_own() {
+    let scene = Scene::new().await;
+    let event = new_event("order.created", "{}");
+    let letter = scene
+        .dead_event(&event, |death| {
+            let entry = [
+                ("count".to_owned(), FieldValue::I64(1)),
+                ("reason".to_owned(), FieldValue::text("rejected")),
+                ("queue".to_owned(), FieldValue::text("billing.orders")),
+            ];
+            let headers = &mut death.message.properties.headers;
+            headers.set(
+                "x-death",
+                FieldValue::Array(vec![FieldValue::Table(entry.into_iter().collect())]),
+            );
+            headers.set("x-first-death-queue", FieldValue::text("billing.orders"));
+        })
+        .await;
+    act(&scene.operator, &letter.replay())
+        .await
+        .expect("applies");
+    let mut consumer = scene.bench.broker.consumer(QUEUE, 1).await.expect("opens");
+    let delivery = consumer.next().await.expect("the replay");
+    consumer.reject(delivery.tag, false).await.expect("rejects");
+    let dead = scene.bench.take(DLQ).await.remove(0).message;
+    let deaths = crate::broker::deaths::deaths(&dead.properties.headers);
+    assert_eq!(deaths.len(), 1);
+    assert_eq!((deaths[0].queue.as_str(), deaths[0].count), (QUEUE, 1));
+    assert_eq!(
+        dead.properties.headers.get("x-first-death-queue"),
+        Some(&FieldValue::text(QUEUE))
+    );
 }
