@@ -1,7 +1,9 @@
 //! What every broker must do. `cases` runs on both; `rabbitmq` on the real one alone.
 
+mod alarm;
 mod arena;
 mod cases;
+mod node;
 mod rabbitmq;
 
 use arena::Arena;
