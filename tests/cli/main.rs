@@ -7,6 +7,7 @@ mod sandbox;
 mod secrets;
 mod stage;
 mod steady;
+mod story;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -271,13 +271,14 @@ fn a_discard_is_planned_applied_recorded_and_audited() {
 }
 
 #[test]
-fn a_repair_writes_a_new_linked_event() {
+fn a_repair_shows_its_diff_before_anything_is_written() {
     let home = seeded();
     home.write(
         "payload.json",
         r#"{"order":8812,"sku":"SKU-TEA","total":12345678901234567890.10}"#,
     );
-    let dry = home
+    // Its consumer's queue is not there: refused, with the whole plan.
+    let plan = home
         .run(&[
             "repair",
             DEAD,
@@ -286,43 +287,27 @@ fn a_repair_writes_a_new_linked_event() {
             "-o",
             "json",
         ])
-        .exits(0);
-    assert!(
-        dry.json()["items"][0]["diff"]
-            .as_str()
-            .expect("diff")
-            .contains("SKU-TEA")
-    );
-    let applied = home
-        .run(&[
-            "repair",
-            DEAD,
-            "--payload-file",
-            "payload.json",
-            "--apply",
-            "--yes",
-            "--reason",
-            "sku was missing",
-            "-o",
-            "json",
-        ])
-        .exits(0)
-        .json();
-    let new = applied["items"][0]["new_event_id"]
+        .exits(4);
+    let diff = plan.json()["items"][0]["diff"]
         .as_str()
-        .expect("new event")
+        .expect("diff")
         .to_owned();
-    assert_ne!(new, DEAD);
-    let outbox = home
-        .run(&["outbox", "--service", "inventory", "-o", "json"])
-        .exits(0)
-        .json();
-    assert_eq!(outbox["items"][0]["event_id"], new.as_str());
-    let letter = home
-        .run(&["dead", "--status", "repaired", "-o", "json"])
-        .exits(0)
-        .json();
-    assert_eq!(letter["items"][0]["event_id"], DEAD);
+    assert!(diff.contains("SKU-TEA"), "{diff}");
+    assert!(diff.contains("12345678901234567890.10"), "{diff}");
+    let missing = home
+        .run(&["repair", DEAD, "--payload-file", "nowhere.json"])
+        .exits(2);
+    assert!(
+        missing.stderr.contains("nowhere.json"),
+        "{}",
+        missing.stderr
+    );
+    let editor = home.run(&["repair", DEAD, "--editor"]).exits(2);
+    assert!(
+        editor.stderr.contains("--payload-file"),
+        "{}",
+        editor.stderr
+    );
 }
 
 #[test]
