@@ -89,11 +89,11 @@ impl Services {
 
     /// Everything `redrive check` says: subject group (service or `broker`) and its lines.
     pub async fn check(&self) -> Vec<(String, Vec<CheckLine>)> {
-        let databases = join_all(self.ports.iter().map(|(service, store)| async {
-            let mut lines = store.check().await;
-            lines.extend(self.observer.check_clock(&service.name).await);
-            (service.name.clone(), lines)
-        }));
+        let databases = join_all(
+            self.ports
+                .iter()
+                .map(|(service, store)| async { (service.name.clone(), store.check().await) }),
+        );
         let (mut groups, broker) = tokio::join!(databases, self.observer.check_broker());
         groups.push(("broker".to_owned(), broker));
         groups
