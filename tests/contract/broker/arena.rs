@@ -108,6 +108,21 @@ impl Vhost {
         .expect("valid URLs")
     }
 
+    /// A broker reached through another port of this machine, with a heartbeat of a second.
+    pub fn broker_through(&self, port: u16, limits: Limits) -> Arc<dyn Broker> {
+        let mut url = self.amqp.clone();
+        url.set_path(&encoded(&self.name));
+        url.set_port(Some(port)).expect("a host");
+        url.set_query(Some("heartbeat=1"));
+        RabbitBroker::new(Some(&SecretUrl::new(url.to_string())), None, limits).expect("valid URL")
+    }
+
+    /// Host and port of the message port.
+    pub fn address(&self) -> (String, u16) {
+        let host = self.amqp.host_str().expect("a host").to_owned();
+        (host, self.amqp.port().unwrap_or(5672))
+    }
+
     fn amqp_url(&self, account: Option<(&str, &str)>) -> SecretUrl {
         let mut url = self.amqp.clone();
         url.set_path(&encoded(&self.name));

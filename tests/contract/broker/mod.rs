@@ -5,6 +5,7 @@ mod arena;
 mod cases;
 mod node;
 mod rabbitmq;
+mod silence;
 
 use arena::Arena;
 
