@@ -129,7 +129,6 @@ pub(super) async fn run(session: &Session, args: &DeadArgs) -> Outcome {
 
 async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
     let filter = args.listing.filter(FilterKind::DeadLetters)?;
-    let (filter_rows, payload) = filter.split_payload();
     if args.by.is_some() && !filter.is_empty() {
         return Err(Failure::usage(
             "--by cause groups every open dead letter and takes no --filter; list rows to filter them",
@@ -153,7 +152,6 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         event_type: pushed.event_type.map(Some),
         error_class: pushed.error_class,
         payload: Some(payload).filter(|terms| !terms.is_empty()),
-        payload: Some(payload).filter(|filter| !filter.is_empty()),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };

@@ -66,7 +66,6 @@ const COLUMNS: &[Column] = &[
 
 pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
     let filter = args.listing.filter(FilterKind::Outbox)?;
-    let (filter_rows, payload) = filter.split_payload();
     let pushed = filter.pushdown();
     let (row_filter, payload) = filter.split_payload();
     let state = match (args.state, pushed.state.as_deref()) {
@@ -86,7 +85,6 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
         state,
         event_type: pushed.event_type,
         payload: Some(payload).filter(|terms| !terms.is_empty()),
-        payload: Some(payload).filter(|filter| !filter.is_empty()),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };
