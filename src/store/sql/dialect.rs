@@ -18,6 +18,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// The folder of its migrations and the name in snapshots.
+    #[cfg(test)]
     pub const fn name(self) -> &'static str {
         match self {
             Self::MySql => "mysql",

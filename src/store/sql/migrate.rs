@@ -165,6 +165,12 @@ fn rename(sql: &str, from: &str, to: &Identifier) -> String {
             };
             suffixed(&line, "CONSTRAINT ", " CHECK")
                 .or_else(|| suffixed(&line, "INDEX IF NOT EXISTS ", " ON "))
+                .or_else(|| {
+                    // The CHECK of a long constraint stands on the next line.
+                    let name = line.strip_prefix("  CONSTRAINT ")?;
+                    let name = Identifier::new(format!("{name}_{to}")).ok()?.quoted();
+                    Some(format!("  CONSTRAINT {name}"))
+                })
                 .unwrap_or(line)
         })
         .collect::<Vec<_>>()

@@ -32,8 +32,8 @@ pub struct Pools {
     pub write: Option<Pool>,
     /// The server, known from the first session on.
     pub server: Arc<OnceLock<Server>>,
-    /// Deleted with the store: the file behind `sqlite::memory:`.
-    pub temporary: Option<tempfile::TempDir>,
+    /// Deleted with the store: the folder behind `sqlite::memory:`.
+    _temporary: Option<tempfile::TempDir>,
 }
 
 /// Opens lazily.
@@ -104,7 +104,7 @@ fn open_mysql(options: MySqlConnectOptions, statement_timeout: Duration, read_on
         read: pool(READ_SESSIONS, true),
         write: (!read_only).then(|| pool(WRITE_SESSIONS, false)),
         server,
-        temporary: None,
+        _temporary: None,
     }
 }
 
@@ -214,6 +214,6 @@ fn open_sqlite(url: &str, statement_timeout: Duration, read_only: bool) -> Resul
         // SQLite has one writer at a time: one session queues here instead of failing there.
         write: (!read_only).then(|| pool(1, false)),
         server,
-        temporary,
+        _temporary: temporary,
     })
 }

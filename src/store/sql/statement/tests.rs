@@ -1,1 +1,67 @@
 //! Snapshots of every statement of every layout and dialect.
+
+use super::*;
+use crate::mapping::{Identifier, PRESETS, layout};
+
+fn listing(statements: Vec<(String, String)>) -> String {
+    statements
+        .into_iter()
+        .map(|(name, statement)| format!("-- {name}\n{statement}\n"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn owned(statements: Vec<(&'static str, &str)>) -> Vec<(String, String)> {
+    statements
+        .into_iter()
+        .map(|(name, statement)| (name.to_owned(), statement.to_owned()))
+        .collect()
+}
+
+#[test]
+fn statements_of_every_layout_and_dialect() {
+    for dialect in [Dialect::MySql, Dialect::Sqlite] {
+        let slots = Slots::new(dialect);
+        for preset in PRESETS {
+            let layout = layout(preset.name).expect("reads");
+            let name = |part: &str| format!("{}_{}_{part}", preset.name, dialect.name());
+            if let Some(outbox) = layout.outbox {
+                let statements = OutboxStatements::render(&slots, &outbox, &outbox.indexes)
+                    .expect("every slot is filled");
+                insta::assert_snapshot!(name("outbox"), listing(statements.all()));
+            }
+            if let Some(inbox) = layout.inbox {
+                let statements =
+                    InboxStatements::of_layout(&slots, &inbox).expect("every slot is filled");
+                insta::assert_snapshot!(name("inbox"), listing(owned(statements.all())));
+            }
+        }
+        let name = |part: &str| format!("own_{}_{part}", dialect.name());
+        let table = |name: &str| Identifier::new(name).expect("a good name");
+        let letters = LetterStatements::of_table(&slots, &table("dead_letters"))
+            .expect("every slot is filled");
+        insta::assert_snapshot!(name("dead_letters"), listing(owned(letters.all())));
+        let sagas =
+            SagaStatements::of_table(&slots, &table("sagas")).expect("every slot is filled");
+        insta::assert_snapshot!(name("sagas"), listing(owned(sagas.all())));
+        let journal = JournalStatements::render(&slots).expect("every slot is filled");
+        insta::assert_snapshot!(name("journal"), listing(owned(journal.all())));
+    }
+}
+
+#[test]
+fn a_template_with_an_unknown_slot_is_refused() {
+    let slots = Slots::new(Dialect::MySql);
+    assert_eq!(
+        slots.render("SELECT {nothing}"),
+        Err(UnknownSlot("nothing".to_owned()))
+    );
+}
+
+#[test]
+fn batches_are_padded_to_a_few_sizes() {
+    assert_eq!(with_ids("IN ({ids})", 1), ("IN (?)".to_owned(), 1));
+    let (statement, padded) = with_ids("IN ({ids})", 9);
+    assert_eq!((statement.matches('?').count(), padded), (32, 32));
+    assert_eq!(with_ids("IN ({ids})", IDS_MAX).1, IDS_MAX);
+}

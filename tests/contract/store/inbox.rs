@@ -1,0 +1,85 @@
+//! The consumer's transaction.
+
+use std::time::Duration;
+
+use redrive::model::count::Count;
+use redrive::model::ids::EventId;
+use redrive::model::inbox::InboxInsert;
+use redrive::model::outbox::OutboxState;
+use redrive::store::Value;
+
+use super::fixture::{Fixture, consume, consumer, event};
+
+pub async fn the_second_delivery_is_a_duplicate_and_other_content_a_conflict(f: &Fixture) {
+    let (id, digest) = (EventId::new("e-1"), "a".repeat(64));
+    let insert = async |digest: &str| {
+        let mut tx = f.store.begin().await.expect("begins");
+        let found = tx.inbox_insert(&consumer(), &id, digest).await;
+        tx.commit().await.expect("commits");
+        found.expect("inserts")
+    };
+    assert_eq!(insert(&digest).await, InboxInsert::First);
+    assert_eq!(insert(&digest).await, InboxInsert::Duplicate);
+    assert_eq!(
+        insert(&"b".repeat(64)).await,
+        InboxInsert::Conflict {
+            stored_sha256: digest.clone()
+        }
+    );
+    let row = f
+        .store
+        .inbox_row(&consumer(), &id)
+        .await
+        .expect("reads")
+        .expect("is there");
+    assert_eq!(row.payload_sha256, Some(digest));
+    assert_eq!(
+        f.store.inbox_row(&"mail".into(), &id).await.expect("reads"),
+        None
+    );
+}
+
+pub async fn a_rollback_or_a_drop_leaves_nothing(f: &Fixture) {
+    let table = "CREATE TABLE IF NOT EXISTS effects_seen (n BIGINT NOT NULL PRIMARY KEY)";
+    f.store
+        .create_business_tables(vec![table].leak())
+        .await
+        .expect("creates");
+    for is_dropped in [false, true] {
+        let mut tx = consume(&f.store, "e-1", &"a".repeat(64)).await;
+        tx.execute("INSERT INTO effects_seen (n) VALUES (?)", &[Value::Int(1)])
+            .await
+            .expect("runs");
+        tx.append(&event("result-1")).await.expect("appends");
+        if is_dropped {
+            drop(tx);
+        } else {
+            tx.rollback().await.expect("rolls back");
+        }
+        assert_eq!(f.number("SELECT COUNT(*) FROM effects_seen").await, 0);
+        let row = f.store.inbox_row(&consumer(), &EventId::new("e-1")).await;
+        assert_eq!(row.expect("reads"), None);
+        assert!(f.ids(OutboxState::Pending).await.is_empty());
+    }
+    let mut tx = consume(&f.store, "e-1", &"a".repeat(64)).await;
+    tx.append(&event("result-1")).await.expect("appends");
+    tx.commit().await.expect("commits");
+    assert_eq!(f.ids(OutboxState::Pending).await, ["result-1"]);
+}
+
+pub async fn recent_rows_are_counted_in_their_window(f: &Fixture) {
+    for id in ["e-1", "e-2"] {
+        consume(&f.store, id, &"a".repeat(64))
+            .await
+            .commit()
+            .await
+            .expect("commits");
+    }
+    let before = f.moment(-3_600_000_000);
+    f.sql(format!(
+        "UPDATE consumer_inbox SET processed_at = {before} WHERE event_id = 'e-1'"
+    ))
+    .await;
+    let recent = f.store.inbox_recent(Duration::from_mins(1)).await;
+    assert_eq!(recent, Ok(Count::Exact(1)));
+}

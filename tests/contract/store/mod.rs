@@ -1,0 +1,116 @@
+//! What every database must do behind the store port, run on SQLite, MariaDB and, where there is one,
+//! MySQL. A missing server fails; nothing is skipped in silence.
+
+mod compact;
+mod dead_letters;
+mod fixture;
+mod inbox;
+mod journal;
+mod outbox;
+mod sessions;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use fixture::Fixture;
+
+/// A case borrows its database.
+type Case = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+async fn run(fixture: Option<Fixture>, case: Case) {
+    if let Some(fixture) = fixture {
+        case(&fixture).await;
+        fixture.drop_database().await;
+    }
+}
+
+/// One test a case and database.
+macro_rules! cases {
+    ($($module:ident::$case:ident,)+) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                super::run(
+                    Some(super::Fixture::sqlite().await),
+                    |fixture| Box::pin(super::$module::$case(fixture)),
+                ).await;
+            })+
+        }
+        mod mariadb {
+            $(#[tokio::test]
+            async fn $case() {
+                super::run(
+                    Some(super::Fixture::mariadb().await),
+                    |fixture| Box::pin(super::$module::$case(fixture)),
+                ).await;
+            })+
+        }
+        mod mysql {
+            $(#[tokio::test]
+            async fn $case() {
+                super::run(
+                    super::Fixture::mysql().await,
+                    |fixture| Box::pin(super::$module::$case(fixture)),
+                ).await;
+            })+
+        }
+    };
+}
+
+cases! {
+    outbox::events_go_from_pending_to_sent_with_their_bytes,
+    outbox::a_claim_is_fenced_by_its_token,
+    outbox::two_claimers_share_the_backlog,
+    outbox::an_expired_lease_is_claimed_again,
+    outbox::a_renewed_lease_is_not_expired,
+    outbox::rows_given_back_are_untried,
+    outbox::p_13_failed_attempts_keep_their_reason,
+    outbox::a_released_claim_is_pending_only_after_its_lease,
+    outbox::pages_are_stable_at_any_depth,
+    outbox::a_page_of_one_type_is_bounded_and_goes_on,
+    outbox::counts_stop_at_their_cap,
+    outbox::an_aggregate_is_read_in_order_and_a_prefix_finds_its_event,
+    outbox::without_its_index_a_question_is_not_answered,
+    outbox::q_01_a_claim_does_not_block_inserts,
+    outbox::q_10_a_row_committed_late_is_still_claimed,
+    outbox::big_batches_are_completed_whole,
+    inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
+    inbox::a_rollback_or_a_drop_leaves_nothing,
+    inbox::recent_rows_are_counted_in_their_window,
+    dead_letters::p_01_p_04_p_07_bytes_and_headers_come_back_as_they_were,
+    dead_letters::r_13_the_next_death_reopens_the_letter,
+    dead_letters::b_14_a_redelivery_is_the_same_death,
+    dead_letters::b_14_two_identical_messages_without_id_are_two_letters,
+    dead_letters::n_05_long_names_and_odd_texts_fit,
+    dead_letters::groups_name_their_cause,
+    dead_letters::pages_and_filters_find_every_letter,
+    dead_letters::owner_and_note_are_set_and_cleared,
+    journal::an_operation_is_reserved_published_and_proven,
+    journal::r_01_a_second_replay_is_told_who_holds_it,
+    journal::a_changed_letter_is_drifted_and_a_closed_one_closed,
+    journal::steps_are_fenced_and_illegal_ones_refused,
+    journal::an_unroutable_replay_opens_the_letter_again,
+    journal::r_13_a_death_after_a_replay_ends_its_item,
+    journal::an_unknown_outcome_holds_the_letter_until_it_is_given_up,
+    journal::a_repair_is_whole_or_not_at_all,
+    journal::a_discarded_letter_stays_closed_until_it_dies_again,
+    journal::a_failed_outbox_row_goes_back_to_pending_once,
+    journal::the_audit_chain_verifies_and_finds_tampering,
+    journal::operations_are_listed_newest_first_and_unfinished_ones_found,
+    compact::the_small_layout_claims_completes_and_replays,
+    compact::the_small_layout_says_what_it_cannot,
+    compact::the_small_inbox_knows_its_duplicates,
+    sessions::q_06_sessions_are_utc_whatever_the_server_says,
+    sessions::p_07_sessions_are_strict,
+    sessions::a_read_only_store_never_writes,
+    sessions::migrations_are_idempotent_and_renamed_tables_work,
+    sessions::check_finds_what_is_missing,
+    sessions::q_15_dropped_calls_leave_no_transaction_open,
+    sessions::sagas_that_need_attention_come_first,
+    sessions::a_missing_table_is_named,
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unreachable_and_no_secret_is_told() {
+    sessions::a_server_that_is_not_there_is_unreachable().await;
+}
