@@ -14,8 +14,8 @@ use crate::observe::Observer;
 use crate::operate::Operator;
 use crate::pipeline::{Handlers, Worker};
 use crate::ports::Ports;
+use crate::store::StoreResult;
 use crate::store::sql::SqlStore;
-use crate::store::{Store, StoreResult};
 use crate::{pipeline, sandbox};
 
 pub use crate::broker::Flow;
@@ -50,10 +50,7 @@ impl Services {
         let stores = context
             .services
             .iter()
-            .map(|service| {
-                SqlStore::connect(service, &context.thresholds, read_only)
-                    .map(|store| store as Arc<dyn Store>)
-            })
+            .map(|service| SqlStore::connect(service, &context.thresholds, read_only))
             .collect::<Result<Vec<_>, _>>()?;
         let broker = broker(&context)?;
         let ports = Ports {

@@ -460,8 +460,15 @@ impl<'a> History<'a> {
             evidence: evidence.to_owned(),
             audit,
         };
-        let published = step(
+        let sending = step(
             ItemState::Reserved,
+            ItemState::Publishing,
+            "sent to inventory.orders",
+            None,
+        );
+        self.inventory.step_item(&sending).await?;
+        let published = step(
+            ItemState::Publishing,
             ItemState::Published,
             "confirmed by the broker, routed to inventory.orders",
             None,

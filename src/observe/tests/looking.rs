@@ -23,7 +23,7 @@ pub(super) fn outbox_view() -> OutboxView {
     }
 }
 
-fn dead_letters_view() -> DeadLettersView {
+pub(super) fn dead_letters_view() -> DeadLettersView {
     DeadLettersView {
         service: None,
         status: DeadLetterStatus::Open,

@@ -1,0 +1,1 @@
+//! Every answer on a sandbox with rows.
