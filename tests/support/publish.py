@@ -1,123 +1,130 @@
-"""Another team's publisher, in another language: declares a pipeline, and publishes messages with all 14 basic
-properties and headers of every type its client knows.
+"""Publishes messages with another client in another language: pika, all 14 properties, typed headers.
 
-    publish.py declare AMQP_URL MANAGEMENT_URL VHOST    makes the vhost, exchanges, queues and bindings
-    publish.py publish AMQP_URL                         one message a line on stdin: {"id", "type", "key", "version", "body"}
-    publish.py remove MANAGEMENT_URL VHOST              removes the vhost with everything in it
+    $REDRIVE_TEST_PYTHON tests/support/publish.py amqp://USER:PASSWORD@HOST:PORT/VHOST <messages.json
 
-AMQP_URL of `declare` names no vhost. The body of a line is base64. Fails loudly; prints nothing.
+Standard input is a list of objects, or one object a line:
+
+    {"exchange": "", "routing_key": "orders", "body": "text" or "body_base64": "…",
+     "properties": {"content_type": …, "content_encoding": …, "delivery_mode": …, "priority": …,
+                    "correlation_id": …, "reply_to": …, "expiration": …, "message_id": …, "timestamp": …,
+                    "type": …, "user_id": …, "app_id": …, "cluster_id": …},
+     "headers": {"name": {"<tag>": value}, …}}
+
+A header's tag is the letter RabbitMQ uses on the wire: t b B s u I i l f d D S x T V A F. `S` also takes
+{"S64": base64} for text that is not UTF-8, `x` takes base64, `D` takes [scale, unscaled], `A` a list of tagged
+values, `F` an object of them. A header without a tag is encoded as pika likes.
+
+Every message is published mandatory and with confirm; one line of JSON tells what came of it:
+{"n": 0, "outcome": "confirmed" | "returned" | "nacked"}. The exit code is 1 unless all were confirmed.
 """
 
 import base64
-import datetime
-import decimal
 import json
+import struct
 import sys
-import urllib.parse
-import urllib.request
 
 import pika
+import pika.data
+import pika.exceptions
 
-EXCHANGE = "shop.events"
-DEAD_LETTERS = "shop.dead"
-QUEUE = "inventory.orders"
-OTHER_QUEUE = "audit.orders"
-
-
-def manage(method, url, path, body=None):
-    """One request to the management API; the URL carries the account."""
-    parts = urllib.parse.urlsplit(url)
-    account = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password)}"
-    request = urllib.request.Request(
-        f"{parts.scheme}://{parts.hostname}:{parts.port}/api/{path}",
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={
-            "content-type": "application/json",
-            "authorization": "Basic " + base64.b64encode(account.encode()).decode(),
-        },
-    )
-    urllib.request.urlopen(request, timeout=30).close()
-    return urllib.parse.unquote(parts.username)
+FIXED = {
+    "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "f": ">f", "d": ">d", "T": ">Q",
+}
 
 
-def declare(amqp_url, management_url, vhost):
-    name = urllib.parse.quote(vhost, safe="")
-    user = manage("PUT", management_url, f"vhosts/{name}")
-    manage(
-        "PUT",
-        management_url,
-        f"permissions/{name}/{urllib.parse.quote(user, safe='')}",
-        {"configure": ".*", "write": ".*", "read": ".*"},
-    )
-    connection = pika.BlockingConnection(pika.URLParameters(f"{amqp_url}/{name}"))
-    channel = connection.channel()
-    channel.exchange_declare(EXCHANGE, "topic", durable=True)
-    channel.exchange_declare(DEAD_LETTERS, "topic", durable=True)
-    channel.queue_declare(
-        QUEUE,
-        durable=True,
-        arguments={"x-queue-type": "quorum", "x-dead-letter-exchange": DEAD_LETTERS},
-    )
-    channel.queue_declare(f"{QUEUE}.dlq", durable=True)
-    channel.queue_declare(OTHER_QUEUE, durable=True)
-    channel.queue_bind(QUEUE, EXCHANGE, "order.*")
-    channel.queue_bind(OTHER_QUEUE, EXCHANGE, "#")
-    channel.queue_bind(f"{QUEUE}.dlq", DEAD_LETTERS, "#")
-    connection.close()
+class Raw:
+    """A header value whose bytes on the wire are given: tag and all."""
+
+    def __init__(self, wire):
+        self.wire = wire
 
 
-def headers(message):
-    """The sender's own headers, one of each type, plus what the pipeline reads."""
-    return {
-        "event_id": message["id"],
-        "aggregate_id": message["key"],
-        "aggregate_version": message["version"],
-        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        "x-tenant": "eu-1",
-        "x-int": -7,
-        "x-long": 4634343214213523454,
-        "x-bool": True,
-        "x-bytes": b"\x00\xff\x80",
-        "x-decimal": decimal.Decimal("-19.99"),
-        "x-time": datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
-        "x-void": None,
-        "x-array": [1, "two", False, None],
-        "x-table": {"a": {"b": [1, "x", None]}},
-    }
+def encode_value(pieces, value, _encode=pika.data.encode_value):
+    if isinstance(value, Raw):
+        pieces.append(value.wire)
+        return len(value.wire)
+    return _encode(pieces, value)
 
 
-def publish(amqp_url):
-    parameters = pika.URLParameters(amqp_url)
-    connection = pika.BlockingConnection(parameters)
+# pika picks a type by the value's class and knows no other way.
+pika.data.encode_value = encode_value
+
+
+def tagged(value):
+    """The wire form of {"<tag>": value}."""
+    ((tag, content),) = value.items()
+    if tag in FIXED:
+        return tag.encode() + struct.pack(FIXED[tag], content)
+    if tag == "t":
+        return b"t" + (b"\x01" if content else b"\x00")
+    if tag == "V":
+        return b"V"
+    if tag == "D":
+        scale, unscaled = content
+        return b"D" + struct.pack(">Bi", scale, unscaled)
+    if tag == "S":
+        return b"S" + long(content.encode())
+    if tag == "S64":
+        return b"S" + long(base64.b64decode(content))
+    if tag == "x":
+        return b"x" + long(base64.b64decode(content))
+    if tag == "A":
+        return b"A" + long(b"".join(tagged(item) for item in content))
+    if tag == "F":
+        return b"F" + long(b"".join(short(name.encode()) + tagged(item) for name, item in content.items()))
+    raise ValueError(f"unknown tag {tag!r}")
+
+
+def long(data):
+    return struct.pack(">I", len(data)) + data
+
+
+def short(data):
+    return struct.pack(">B", len(data)) + data
+
+
+def headers(described):
+    def one(value):
+        is_tagged = isinstance(value, dict) and len(value) == 1
+        return Raw(tagged(value)) if is_tagged else value
+
+    return {name: one(value) for name, value in described.items()}
+
+
+def read_messages(text):
+    if text.lstrip().startswith("["):
+        return json.loads(text)
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def main():
+    messages = read_messages(sys.stdin.read())
+    connection = pika.BlockingConnection(pika.URLParameters(sys.argv[1]))
     channel = connection.channel()
     channel.confirm_delivery()
-    for line in sys.stdin:
-        message = json.loads(line)
-        properties = pika.BasicProperties(
-            content_type="application/vnd.shop.order+json;v=2",
-            content_encoding="identity",
-            headers=headers(message),
-            delivery_mode=2,
-            priority=7,
-            correlation_id="corr-77",
-            reply_to="orders.replies",
-            expiration="86400000",
-            message_id=message["id"],
-            timestamp=1767323045,
-            type=message["type"],
-            user_id=parameters.credentials.username,
-            app_id="shop-web",
-            cluster_id="mq-eu",
-        )
-        body = base64.b64decode(message["body"])
-        channel.basic_publish(EXCHANGE, message["type"], body, properties, mandatory=True)
+    all_confirmed = True
+    for n, message in enumerate(messages):
+        properties = pika.BasicProperties(**message.get("properties", {}))
+        if message.get("headers"):
+            properties.headers = headers(message["headers"])
+        if "body_base64" in message:
+            body = base64.b64decode(message["body_base64"])
+        else:
+            body = message.get("body", "").encode()
+        outcome = "confirmed"
+        try:
+            channel.basic_publish(
+                message.get("exchange", ""), message["routing_key"], body, properties=properties, mandatory=True
+            )
+        except pika.exceptions.UnroutableError:
+            outcome = "returned"
+        except pika.exceptions.NackError:
+            outcome = "nacked"
+        all_confirmed = all_confirmed and outcome == "confirmed"
+        print(json.dumps({"n": n, "outcome": outcome}), flush=True)
     connection.close()
-
-
-def remove(management_url, vhost):
-    manage("DELETE", management_url, f"vhosts/{urllib.parse.quote(vhost, safe='')}")
+    return 0 if all_confirmed else 1
 
 
 if __name__ == "__main__":
-    {"declare": declare, "publish": publish, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    sys.exit(main())
