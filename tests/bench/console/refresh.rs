@@ -101,6 +101,7 @@ fn outbox_view(state: OutboxState) -> OutboxView {
         service: Some("shop".to_owned()),
         state,
         event_type: None,
+        payload: None,
         after: None,
         limit: PAGE_ROWS,
     }
@@ -113,6 +114,7 @@ fn dead_letters_view() -> DeadLettersView {
         consumer: None,
         event_type: None,
         error_class: None,
+        payload: None,
         after: None,
         limit: PAGE_ROWS,
     }

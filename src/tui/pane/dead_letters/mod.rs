@@ -508,6 +508,7 @@ impl Pane for DeadLetters {
                 view.error_class = pushed.error_class;
             }
         }
+        view.payload = self.filter.payload_terms();
         view.after = None;
         if let Some((service, cursor, _)) = &self.page {
             view.service = Some(service.clone());
@@ -621,7 +622,10 @@ impl DeadLetters {
         let status = self.status();
         // Rows of an older answer that belong to the cause are right to show at once; of another
         // page they are not.
-        let is_behind = self.page.is_some() && world.is_behind(SPEC.feed);
+        let payload = self.filter.payload_terms();
+        let is_behind = (self.page.is_some() || payload.is_some()) && world.is_behind(SPEC.feed);
+        // Payload terms were answered by the feed: list rows carry no payload.
+        let row_filter = self.filter.row_terms();
         let value = world.readings.dead_letters.value.as_deref();
         let mut found: Vec<(&str, &DeadLetter, (usize, usize))> = Vec::new();
         if let Some(value) = value.filter(|_| !is_behind) {
@@ -642,7 +646,7 @@ impl DeadLetters {
                         service: &part.service,
                         row: letter,
                     };
-                    if self.filter.matches(&row, world.now) {
+                    if row_filter.matches(&row, world.now) {
                         found.push((part.service.as_str(), letter, (service, index)));
                     }
                 }
