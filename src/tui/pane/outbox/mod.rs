@@ -254,13 +254,13 @@ impl Pane for Outbox {
     fn click(&mut self, at: (u16, u16), area: Rect, world: &World) -> Vec<Ask> {
         let frame = Frame::cut(area, SPEC.feed, world);
         if at.1 == frame.body.y {
-            if let Some(state) = view::state_at(at.0.saturating_sub(area.x)) {
-                if state != self.state {
-                    self.state = state;
-                    self.after = None;
-                    self.page = 0;
-                    return self.turn();
-                }
+            if let Some(state) = view::state_at(at.0.saturating_sub(area.x))
+                && state != self.state
+            {
+                self.state = state;
+                self.after = None;
+                self.page = 0;
+                return self.turn();
             }
         } else {
             self.browser.click(at, view::list_area(area, world));
