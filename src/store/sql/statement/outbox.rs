@@ -17,8 +17,9 @@ const EVENT: &str = ", {schema_version} AS c12, {payload} AS c13, {headers} AS c
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
 pub struct OutboxStatements {
-    /// Everything a refresh shows, one row. Each part reads at most cap + 1 index entries of
-    /// (status, due) or (status, lease), or one; no locks. Binds in the order of [`CountBinds`].
+    /// Everything a refresh shows, one row. Each part reads the index entries of (status, due),
+    /// (status, lease) or (status, created) twice, or once as far as the cap, or one entry; no locks.
+    /// A capped count binds its condition, the cap, its condition.
     pub counts: String,
     /// Which optional parts `counts` has.
     pub count_parts: CountParts,
@@ -289,8 +290,13 @@ impl Unlease {
 }
 
 fn counts_template(parts: CountParts) -> String {
-    let capped =
-        |from: &str| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {{t}}{from} LIMIT ?) n)");
+    // -1 is "more than the cap": then nothing is counted. A count over a derived table would read
+    // every row twice.
+    let capped = |from: &str| {
+        format!(
+            "COALESCE((SELECT -1 FROM {{t}}{from} LIMIT 1 OFFSET ?), (SELECT COUNT(*) FROM {{t}}{from}))"
+        )
+    };
     let mut columns = vec![
         "{now_us}".to_owned(),
         capped("{by_due} WHERE {status} = ?"),
