@@ -75,14 +75,14 @@ fn log_file() -> Option<tracing_appender::rolling::RollingFileAppender> {
     };
     let state =
         set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
-    let folder = state.join("redrive");
-    // The appender lists old files before it makes the folder, and complains on the terminal.
-    std::fs::create_dir_all(&folder).ok()?;
+    let directory = state.join("redrive");
+    // The appender complains on stderr about a directory it would only make later.
+    std::fs::create_dir_all(&directory).ok()?;
     tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("redrive")
         .filename_suffix("log")
         .max_log_files(LOG_FILES_MAX)
-        .build(folder)
+        .build(directory)
         .ok()
 }

@@ -192,11 +192,13 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// True when a row must carry its payload for this filter to be answered.
-    pub fn needs_payload(&self) -> bool {
-        self.terms
-            .iter()
-            .any(|term| matches!(&term.test, Test::Field { name, .. } if fields::is_payload(name)))
+    /// The terms that list rows can answer, and those that need the payload, which lists do not carry.
+    /// A row matches when both parts do.
+    pub fn split_payload(&self) -> (Self, Self) {
+        let needs_payload = |term: &Term| matches!(&term.test, Test::Field { name, .. } if fields::is_payload(name));
+        let (payload, row): (Vec<Term>, Vec<Term>) =
+            self.terms.iter().cloned().partition(needs_payload);
+        (Self { terms: row }, Self { terms: payload })
     }
 
     /// Whether every term holds for `row` at the instant `now` (ages are measured from it).

@@ -105,13 +105,13 @@ pub fn kind_of(error: &sqlx::Error) -> Kind {
             }
             kind_of_sqlite(&database.code().unwrap_or_default())
         }
+        // A connection that broke in the middle of an answer reads as a protocol error.
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => Kind::Unavailable,
-        // A connection that broke in the middle of an answer reads as a protocol error.
-        sqlx::Error::Protocol(_) => Kind::Unavailable,
         _ => Kind::Other,
     }
 }
