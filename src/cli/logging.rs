@@ -75,11 +75,14 @@ fn log_file() -> Option<tracing_appender::rolling::RollingFileAppender> {
     };
     let state =
         set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    let directory = state.join("redrive");
+    // The appender complains on stderr about a directory it would only make later.
+    std::fs::create_dir_all(&directory).ok()?;
     tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("redrive")
         .filename_suffix("log")
         .max_log_files(LOG_FILES_MAX)
-        .build(state.join("redrive"))
+        .build(directory)
         .ok()
 }

@@ -14,6 +14,30 @@ use crate::model::operation::Verb;
 const UNLOCK: Duration = Duration::from_mins(10);
 
 pub(super) fn read(name: &str, section: Section<'_>) -> Result<Context, ConfigError> {
+    section.only(&[
+        "environment",
+        "amqp",
+        "amqp_command",
+        "amqp_password_env",
+        "amqp_password_file",
+        "amqp_password_command",
+        "management",
+        "management_command",
+        "management_password_env",
+        "management_password_file",
+        "management_password_command",
+        "read_only",
+        "rights",
+        "never_replay",
+        "inbox_retention",
+        "ticket_pattern",
+        "unlock",
+        "masked",
+        "owners",
+        "thresholds",
+        "dispatcher",
+        "services",
+    ])?;
     let environment = environment(&section)?;
     let amqp = url::read(&section, &url::AMQP)?;
     let management = url::read(&section, &url::MANAGEMENT)?;
@@ -45,7 +69,6 @@ pub(super) fn read(name: &str, section: Section<'_>) -> Result<Context, ConfigEr
         thresholds,
         dispatcher,
     };
-    section.finish()?;
     Ok(context)
 }
 
@@ -104,13 +127,13 @@ fn owners(section: &Section<'_>) -> Result<Vec<OwnerRule>, ConfigError> {
         .sections("owners")?
         .into_iter()
         .map(|rule| {
+            rule.only(&["consumer", "event_type", "owner"])?;
             let owner = OwnerRule {
                 consumer: rule.name("consumer")?,
                 event_type: rule.name("event_type")?,
                 owner: rule
                     .required_name("owner", "say who takes care, e.g. owner = \"team-stock\"")?,
             };
-            rule.finish()?;
             Ok(owner)
         })
         .collect()
@@ -149,6 +172,16 @@ fn thresholds(context: &Section<'_>) -> Result<Thresholds, ConfigError> {
     let Some(section) = context.section("thresholds")? else {
         return Ok(base);
     };
+    section.only(&[
+        "refresh",
+        "stale_after",
+        "statement_timeout",
+        "count_cap",
+        "page_rows",
+        "clock_skew",
+        "proof_deadline",
+        "publish_deadline",
+    ])?;
     let thresholds = Thresholds {
         refresh: positive(&section, "refresh", base.refresh)?,
         stale_after: positive(&section, "stale_after", base.stale_after)?,
@@ -176,7 +209,6 @@ fn thresholds(context: &Section<'_>) -> Result<Thresholds, ConfigError> {
             "make stale_after longer than refresh, e.g. five times as long",
         ));
     }
-    section.finish()?;
     Ok(thresholds)
 }
 
@@ -188,6 +220,15 @@ fn dispatcher(
     let Some(section) = context.section("dispatcher")? else {
         return check_lease(context, base, thresholds).map(|()| base);
     };
+    section.only(&[
+        "batch_rows",
+        "lease",
+        "send_deadline",
+        "attempts_max",
+        "backoff_base",
+        "backoff_cap",
+        "idle",
+    ])?;
     let settings = DispatcherSettings {
         batch_rows: number(&section, "batch_rows", 1..=10_000, base.batch_rows)?,
         lease: positive(&section, "lease", base.lease)?,
@@ -215,7 +256,6 @@ fn dispatcher(
         ));
     }
     check_lease(&section, settings, thresholds)?;
-    section.finish()?;
     Ok(settings)
 }
 

@@ -98,12 +98,12 @@ pub fn parse(
 }
 
 fn root(section: &Section<'_>, secrets: Secrets<'_>) -> Result<Config, ConfigError> {
+    section.only(&["default_context", "contexts"])?;
     let default_context = section.name("default_context")?;
     let parts = match section.section("contexts")? {
         Some(contexts) => contexts.named_sections()?,
         None => Vec::new(),
     };
-    section.finish()?;
     if parts.is_empty() {
         return Err(section.error(
             "contexts",

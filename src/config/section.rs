@@ -43,7 +43,6 @@ pub(super) struct Section<'a> {
     table: &'a DeTable<'a>,
     offset: usize,
     missing: Missing,
-    known: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Section<'a> {
@@ -65,7 +64,6 @@ impl<'a> Section<'a> {
             table,
             offset,
             missing,
-            known: RefCell::default(),
         }
     }
 
@@ -125,7 +123,6 @@ impl<'a> Section<'a> {
     }
 
     fn get(&self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.known.borrow_mut().push(key);
         let (name, value) = self.entry(key)?;
         self.source
             .origins
@@ -346,19 +343,18 @@ impl<'a> Section<'a> {
             .collect())
     }
 
-    /// Ends the reading: a key nobody asked for is an error.
-    pub(super) fn finish(&self) -> Result<(), ConfigError> {
-        let known = self.known.borrow();
-        let mut unknown: Vec<_> = self
+    /// Refuses every key that is not one of `known`, before anything else is looked at: a key with a
+    /// typing error would otherwise be told as a missing one.
+    pub(super) fn only(&self, known: &[&'static str]) -> Result<(), ConfigError> {
+        let unknown = self
             .table
             .keys()
             .filter(|name| !known.contains(&name.get_ref().as_ref()))
-            .collect();
-        unknown.sort_by_key(|name| name.span().start);
-        let Some(name) = unknown.first() else {
+            .min_by_key(|name| name.span().start);
+        let Some(name) = unknown else {
             return Ok(());
         };
-        let near = similar::get_close_matches(name.get_ref().as_ref(), &known, 1, 0.6);
+        let near = similar::get_close_matches(name.get_ref().as_ref(), known, 1, 0.6);
         let fix = match near.first() {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("known keys here: {}", known.join(", ")),

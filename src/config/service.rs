@@ -39,6 +39,19 @@ struct Taken {
 }
 
 fn read(section: &Section<'_>, taken: &mut Taken) -> Result<Service, ConfigError> {
+    section.only(&[
+        "name",
+        "database",
+        "database_command",
+        "database_password_env",
+        "database_password_file",
+        "database_password_command",
+        "outbox",
+        "inbox",
+        "dead_letters",
+        "sagas",
+        "journal",
+    ])?;
     let name = section.required_name("name", "name the service, e.g. name = \"orders\"")?;
     if taken.services.insert(name.clone(), ()).is_some() {
         return Err(section.error(
@@ -89,7 +102,6 @@ fn read(section: &Section<'_>, taken: &mut Taken) -> Result<Service, ConfigError
             "add at least one of outbox, inbox, dead_letters, sagas",
         ));
     }
-    section.finish()?;
     Ok(Service { journal, ..service })
 }
 
@@ -147,12 +159,12 @@ fn outbox(service: &Section<'_>) -> Result<Option<OutboxPart>, ConfigError> {
     let Some(section) = service.section("outbox")? else {
         return Ok(None);
     };
+    section.only(&["layout", "table", "exchange"])?;
     let part = OutboxPart {
         layout: layout(&section, &LAYOUTS, "")?,
         table: section.name("table")?,
         exchange: section.required_name("exchange", "name the exchange its events go to")?,
     };
-    section.finish()?;
     Ok(Some(part))
 }
 
@@ -164,6 +176,7 @@ fn inbox(
     let Some(section) = service.section("inbox")? else {
         return Ok(None);
     };
+    section.only(&["layout", "table", "consumer", "queue"])?;
     let part = InboxPart {
         layout: layout(&section, &LAYOUTS, "")?,
         table: section.name("table")?,
@@ -185,7 +198,6 @@ fn inbox(
             "a consumer has one inbox: rename one of the two",
         ));
     }
-    section.finish()?;
     Ok(Some(part))
 }
 
@@ -197,6 +209,7 @@ fn dead_letters(
     let Some(section) = service.section("dead_letters")? else {
         return Ok(None);
     };
+    section.only(&["layout", "table", "queues"])?;
     let part = DeadLetterPart {
         layout: layout(
             &section,
@@ -222,7 +235,6 @@ fn dead_letters(
             ));
         }
     }
-    section.finish()?;
     Ok(Some(part))
 }
 
@@ -230,10 +242,10 @@ fn sagas(service: &Section<'_>) -> Result<Option<SagaPart>, ConfigError> {
     let Some(section) = service.section("sagas")? else {
         return Ok(None);
     };
+    section.only(&["layout", "table"])?;
     let part = SagaPart {
         layout: layout(&section, &["native"], "the compact layout has no sagas")?,
         table: section.name("table")?,
     };
-    section.finish()?;
     Ok(Some(part))
 }

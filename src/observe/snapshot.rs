@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::clock::Timestamp;
-use crate::broker::{BrokerOverview, Flow, QueueFacts};
+pub use crate::broker::{BrokerOverview, Flow, QueueFacts};
 use crate::model::audit::AuditEntry;
 use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterGroups, Whereabouts};
@@ -15,7 +15,7 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::Saga;
-use crate::store::StoreFacts;
+pub use crate::store::StoreFacts;
 
 /// A part that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -255,3 +255,7 @@ pub struct ConsumerFlow {
     /// Open dead letters of this service.
     pub dead_open: Option<Count>,
 }
+
+// The faces may not see the ports; what they draw of them comes through here.
+pub use crate::broker::NodeFacts;
+pub use crate::store::Safety;

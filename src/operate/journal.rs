@@ -188,7 +188,7 @@ impl Desk {
             version,
             payload_sha256: payload_sha256.to_owned(),
             token: ClaimToken::generate(),
-            lease: limits.publish_deadline + limits.statement_timeout * 8,
+            lease: limits.publish_deadline + limits.statement_timeout * 2,
         }
     }
 }

@@ -26,6 +26,8 @@ mod replay;
 mod requeue;
 mod resolve;
 mod route;
+#[cfg(test)]
+mod test_support;
 mod wording;
 
 use std::sync::Arc;

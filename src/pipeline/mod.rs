@@ -16,6 +16,7 @@ pub(crate) mod test_support;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -88,6 +89,10 @@ pub trait Worker: Send {
     async fn run_once(&mut self) -> Report;
     /// Gives back what is held (leases, unacknowledged messages) before stopping.
     async fn drain(&mut self);
+    /// Pause after a pass that found nothing to do.
+    fn idle(&self) -> Duration {
+        Duration::from_millis(200)
+    }
 }
 
 /// Handlers by consumer name. A program without business code has none.

@@ -21,6 +21,7 @@ use crate::model::outbox::NewEvent;
 use crate::ports::Ports;
 use crate::sandbox::{demo_context, tables, topology};
 use crate::store::Store;
+use crate::store::sql::SqlStore;
 
 /// Databases with tables, a broker with queues.
 pub(crate) struct Bench {
@@ -142,8 +143,8 @@ impl Bench {
     }
 }
 
-fn open(_context: &Arc<Context>, _service: &Service) -> Arc<dyn Store> {
-    panic!("store")
+fn open(context: &Context, service: &Service) -> Arc<dyn Store> {
+    SqlStore::connect(service, &context.thresholds, false).expect("opens")
 }
 
 pub(crate) fn new_event(event_type: &str, payload: &str) -> NewEvent {

@@ -13,7 +13,7 @@ use crate::model::outbox::OutboxState;
 use crate::observe::snapshot::Reading;
 use crate::observe::{DeadLettersView, FEEDS, Feeds, Observer, Views};
 
-fn views(active: &[&'static str]) -> Views {
+pub(super) fn views(active: &[&'static str]) -> Views {
     Views {
         generation: 1,
         is_paused: false,
@@ -25,6 +25,7 @@ fn views(active: &[&'static str]) -> Views {
             consumer: None,
             event_type: None,
             error_class: None,
+            payload: None,
             after: None,
             limit: 100,
         },

@@ -4,3 +4,4 @@ mod fakes;
 mod feeding;
 mod looking;
 mod queueing;
+mod real;

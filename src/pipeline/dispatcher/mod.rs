@@ -431,6 +431,10 @@ impl Worker for Dispatcher {
         // Nothing is held between passes: every claim of a pass is completed or given back in it.
         self.publisher = None;
     }
+
+    fn idle(&self) -> Duration {
+        self.settings.idle
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,6 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::deadline::within;
 use crate::base::tasks::Tasks;
 
-/// Pause of a worker that found nothing to do.
-const IDLE: Duration = Duration::from_millis(200);
 /// Pause after a pass that could not do its work. A worker that reports a problem and is idle paces
 /// itself, e.g. a collector with one missing queue among good ones.
 const TROUBLE: Backoff = Backoff {
@@ -152,7 +150,7 @@ async fn run(mut worker: Box<dyn Worker>, board: Board, stop: CancellationToken)
         let pause = if is_stuck {
             TROUBLE.delay(failures)
         } else if report.is_idle {
-            IDLE
+            worker.idle()
         } else {
             // There may be more: look again at once.
             Duration::ZERO

@@ -55,7 +55,9 @@ impl Management {
     pub(super) async fn overview(&self) -> BrokerResult<BrokerOverview> {
         let began = Instant::now();
         let overview = async {
-            let answer = self.client.get(&["overview"], &[]).await;
+            // Without columns the broker would add up the statistics of everything it has.
+            let columns = [("columns", "product_name,product_version,rabbitmq_version")];
+            let answer = self.client.get(&["overview"], &columns).await;
             (answer, began.elapsed())
         };
         let columns = [("columns", "name,running,mem_alarm,disk_free_alarm")];
@@ -125,14 +127,23 @@ impl Management {
             exchange
         };
         let path = ["exchanges", &self.vhost, name, "bindings", "source"];
-        let answer = self.client.get(&path, &[]).await.map_err(|error| {
-            if let BrokerError::NotFound(_) = error {
+        let no_exchange = |error| match error {
+            BrokerError::NotFound(_) => {
                 BrokerError::NotFound(format!("exchange not found: {exchange}"))
-            } else {
-                error
             }
-        })?;
-        decode::bindings(&answer).ok_or_else(|| self.odd("bindings came in an unknown form"))
+            other => other,
+        };
+        let answer = self.client.get(&path, &[]).await.map_err(no_exchange)?;
+        let bindings = decode::bindings(&answer)
+            .ok_or_else(|| self.odd("bindings came in an unknown form"))?;
+        if bindings.is_empty() {
+            // RabbitMQ gives an exchange that does not exist no bindings, and no error either.
+            let path = ["exchanges", &self.vhost, name];
+            let columns = [("columns", "name")];
+            let asked = self.client.get(&path, &columns).await;
+            asked.map_err(no_exchange)?;
+        }
+        Ok(bindings)
     }
 
     fn odd(&self, what: &str) -> BrokerError {

@@ -1,0 +1,309 @@
+//! What every pane may read: the latest readings, the clock, the context, whether writing is
+//! possible. Only `update` changes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock::Timestamp;
+use crate::base::human;
+use crate::config::Context;
+use crate::observe::snapshot::{
+    AuditSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
+    OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading, SagaSnapshot, Unread,
+};
+use crate::operate::plan::Access;
+use crate::pipeline::Report;
+
+use super::theme::Theme;
+
+/// The latest reading of every feed.
+#[derive(Clone, Debug, Default)]
+pub struct Readings {
+    /// Servers.
+    pub health: Reading<HealthSnapshot>,
+    /// Numbers at every hop.
+    pub flow: Reading<FlowSnapshot>,
+    /// Outboxes.
+    pub outbox: Reading<OutboxSnapshot>,
+    /// Leases.
+    pub leases: Reading<LeaseSnapshot>,
+    /// Queues.
+    pub queues: Reading<QueueSnapshot>,
+    /// Dead letters.
+    pub dead_letters: Reading<DeadLetterSnapshot>,
+    /// The open dead letter.
+    pub dead_letter: Reading<Option<DeadLetterView>>,
+    /// Sagas.
+    pub sagas: Reading<SagaSnapshot>,
+    /// Operations.
+    pub operations: Reading<OperationSnapshot>,
+    /// Audit entries.
+    pub audit: Reading<AuditSnapshot>,
+}
+
+/// A feed's new reading.
+#[derive(Clone, Debug)]
+pub enum Fresh {
+    /// Servers.
+    Health(Reading<HealthSnapshot>),
+    /// Numbers at every hop.
+    Flow(Reading<FlowSnapshot>),
+    /// Outboxes.
+    Outbox(Reading<OutboxSnapshot>),
+    /// Leases.
+    Leases(Reading<LeaseSnapshot>),
+    /// Queues.
+    Queues(Reading<QueueSnapshot>),
+    /// Dead letters.
+    DeadLetters(Reading<DeadLetterSnapshot>),
+    /// The open dead letter.
+    DeadLetter(Reading<Option<DeadLetterView>>),
+    /// Sagas.
+    Sagas(Reading<SagaSnapshot>),
+    /// Operations.
+    Operations(Reading<OperationSnapshot>),
+    /// Audit entries.
+    Audit(Reading<AuditSnapshot>),
+}
+
+/// How a feed stands, without its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// When the value shown was read.
+    pub read_at: Option<Timestamp>,
+    /// What is wrong since.
+    pub problem: Option<String>,
+    /// True while a first value is awaited.
+    pub is_waiting: bool,
+    /// Parts that could not be read.
+    pub unread: Vec<Unread>,
+    /// The generation of the question the value answers.
+    pub generation: u64,
+}
+
+fn standing<T>(reading: &Reading<T>, unread: impl Fn(&T) -> Vec<Unread>) -> Standing {
+    Standing {
+        read_at: reading.read_at,
+        problem: reading.problem.clone(),
+        is_waiting: reading.value.is_none() && reading.problem.is_none(),
+        unread: reading.value.as_deref().map(unread).unwrap_or_default(),
+        generation: reading.generation,
+    }
+}
+
+fn of_services<T>(services: &[PerService<T>]) -> Vec<Unread> {
+    services
+        .iter()
+        .filter_map(|service| service.unread.clone())
+        .collect()
+}
+
+impl Readings {
+    /// Takes a new reading.
+    pub fn take(&mut self, fresh: Fresh) {
+        match fresh {
+            Fresh::Health(reading) => self.health = reading,
+            Fresh::Flow(reading) => self.flow = reading,
+            Fresh::Outbox(reading) => self.outbox = reading,
+            Fresh::Leases(reading) => self.leases = reading,
+            Fresh::Queues(reading) => self.queues = reading,
+            Fresh::DeadLetters(reading) => self.dead_letters = reading,
+            Fresh::DeadLetter(reading) => self.dead_letter = reading,
+            Fresh::Sagas(reading) => self.sagas = reading,
+            Fresh::Operations(reading) => self.operations = reading,
+            Fresh::Audit(reading) => self.audit = reading,
+        }
+    }
+
+    /// How the feed called `name` stands.
+    pub fn standing(&self, name: &str) -> Standing {
+        match name {
+            "health" => standing(&self.health, |_| Vec::new()),
+            "flow" => standing(&self.flow, |flow| flow.unread.clone()),
+            "outbox" => standing(&self.outbox, |value| of_services(&value.services)),
+            "leases" => standing(&self.leases, |value| of_services(&value.services)),
+            "queues" => standing(&self.queues, |value| value.unread.clone()),
+            "dead_letters" => standing(&self.dead_letters, |value| of_services(&value.services)),
+            "dead_letter" => standing(&self.dead_letter, |value| {
+                value
+                    .as_ref()
+                    .map(|view| view.unread.clone())
+                    .unwrap_or_default()
+            }),
+            "sagas" => standing(&self.sagas, |value| of_services(&value.services)),
+            "operations" => standing(&self.operations, |value| of_services(&value.services)),
+            "audit" => standing(&self.audit, |value| of_services(&value.services)),
+            _ => Standing::default(),
+        }
+    }
+}
+
+/// What every pane may read.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Our clock, as of the event being handled.
+    pub now: Timestamp,
+    /// The context looked at.
+    pub context: Arc<Context>,
+    /// Whether writing is possible.
+    pub access: Access,
+    /// Latest readings.
+    pub readings: Readings,
+    /// Reports of workers that run in this process (demo).
+    pub workers: Vec<Report>,
+    /// Since when reading is paused.
+    pub paused_at: Option<Timestamp>,
+    /// Looks.
+    pub theme: Theme,
+    /// Since when each unread part is unread.
+    since: BTreeMap<String, Timestamp>,
+    /// The generation of the last question for another page, by feed.
+    asked: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    /// A world in which nothing was read yet.
+    pub fn new(context: Arc<Context>, now: Timestamp, access: Access, theme: Theme) -> Self {
+        Self {
+            now,
+            context,
+            access,
+            readings: Readings::default(),
+            workers: Vec::new(),
+            paused_at: None,
+            theme,
+            since: BTreeMap::new(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a new reading and remembers since when its parts are unread.
+    pub fn take(&mut self, fresh: Fresh) {
+        let feed = match &fresh {
+            Fresh::Health(_) => "health",
+            Fresh::Flow(_) => "flow",
+            Fresh::Outbox(_) => "outbox",
+            Fresh::Leases(_) => "leases",
+            Fresh::Queues(_) => "queues",
+            Fresh::DeadLetters(_) => "dead_letters",
+            Fresh::DeadLetter(_) => "dead_letter",
+            Fresh::Sagas(_) => "sagas",
+            Fresh::Operations(_) => "operations",
+            Fresh::Audit(_) => "audit",
+        };
+        self.readings.take(fresh);
+        let standing = self.readings.standing(feed);
+        let mut now_unread: Vec<String> = standing
+            .unread
+            .iter()
+            .map(|unread| format!("{feed}/{}", unread.what))
+            .collect();
+        if standing.problem.is_some() {
+            now_unread.push(format!("{feed}/"));
+        }
+        let prefix = format!("{feed}/");
+        self.since
+            .retain(|key, _| !key.starts_with(&prefix) || now_unread.contains(key));
+        for key in now_unread {
+            self.since.entry(key).or_insert(self.now);
+        }
+    }
+
+    /// Remembers that another page was asked for: older answers are not shown under its heading.
+    pub fn ask(&mut self, feed: &'static str, generation: u64) {
+        self.asked.insert(feed, generation);
+    }
+
+    /// True while the answer to the last question has not come.
+    pub fn is_behind(&self, feed: &str) -> bool {
+        self.asked
+            .get(feed)
+            .is_some_and(|asked| self.readings.standing(feed).generation < *asked)
+    }
+
+    /// Seconds since `at`. While paused, as of the pause: a standing screen stands still.
+    pub fn age_s(&self, at: Timestamp) -> f64 {
+        self.paused_at
+            .unwrap_or(self.now)
+            .seconds_since(at)
+            .max(0.0)
+    }
+
+    /// `2m`, the age of an instant.
+    pub fn age(&self, at: Timestamp) -> String {
+        human::age(self.age_s(at))
+    }
+
+    /// [`World::age`], or `?`.
+    pub fn age_or(&self, at: Option<Timestamp>) -> String {
+        at.map_or_else(|| "?".to_owned(), |at| self.age(at))
+    }
+
+    /// True when a feed's value is older than it may be.
+    pub fn is_stale(&self, standing: &Standing) -> bool {
+        standing
+            .read_at
+            .is_some_and(|at| self.age_s(at) > self.context.thresholds.stale_after.as_secs_f64())
+    }
+
+    /// Sentences on what a feed could not read, for the top of a pane.
+    pub fn problems(&self, feed: &str) -> Vec<String> {
+        let standing = self.readings.standing(feed);
+        let shown = match standing.read_at {
+            Some(at) if standing.problem.is_some() => {
+                format!("; showing data {} old", self.age(at))
+            }
+            Some(_) => String::new(),
+            None => "; nothing was read yet".to_owned(),
+        };
+        let since = |what: &str| {
+            self.since
+                .get(&format!("{feed}/{what}"))
+                .map_or_else(String::new, |at| format!(" since {}", at.to_clock()))
+        };
+        let mut out = Vec::new();
+        if let Some(problem) = &standing.problem {
+            out.push(format!("{problem}{}{shown}", since("")));
+        }
+        for unread in &standing.unread {
+            out.push(format!(
+                "{}: {}{}",
+                unread.what,
+                unread.reason,
+                since(&unread.what)
+            ));
+        }
+        if standing.problem.is_none()
+            && self.paused_at.is_none()
+            && self.is_stale(&standing)
+            && let Some(at) = standing.read_at
+        {
+            out.push(format!(
+                "no answer for {}: the data is that old",
+                self.age(at)
+            ));
+        }
+        out
+    }
+
+    /// Whether an acting key does anything but explain itself.
+    pub fn is_writable(&self) -> bool {
+        match self.access {
+            Access::Writable => true,
+            Access::Unlocked { until } => until > self.now,
+            Access::ReadOnly | Access::Locked => false,
+        }
+    }
+
+    /// Time left of an unlock.
+    pub fn unlocked_for(&self) -> Option<Duration> {
+        match self.access {
+            Access::Unlocked { until } => {
+                let left = until.micros_since(self.now);
+                u64::try_from(left).ok().map(Duration::from_micros)
+            }
+            _ => None,
+        }
+    }
+}
