@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::event::{GIFT, Order, SKUS, SOLD_OUT};
 use super::fault::{Fault, order_rng};
+use super::handlers;
 use super::saga::{self, NewStep, Times};
 use super::shop;
 use super::standby;
@@ -19,6 +20,7 @@ use crate::model::dead_letter::{DeathRecorded, NewDeath};
 use crate::model::ids::{ClaimToken, DeadLetterId, EventId, OperationId, SagaId};
 use crate::model::message::FieldValue;
 use crate::model::operation::{ItemState, Verb};
+use crate::pipeline::consumer::{Handler as _, Outcome, Received};
 use crate::pipeline::death::{Found, new_death};
 use crate::pipeline::headers;
 use crate::pipeline::message::message_of;
@@ -404,6 +406,28 @@ impl<'a> History<'a> {
         Ok(())
     }
 
+    /// Inventory consumes the event for real: inbox row, reservation and result event.
+    async fn consume(&self, event_id: &EventId, death: &NewDeath) -> StoreResult<()> {
+        let received = Received {
+            event_id: event_id.clone(),
+            event_type: death.event_type.clone(),
+            aggregate_id: death.aggregate_id.clone(),
+            aggregate_version: death.aggregate_version,
+            replays: 1,
+            attempt: 2,
+            message: death.message.clone(),
+        };
+        let sha256 = death.message.payload.sha256();
+        let mut tx = self.inventory.begin().await?;
+        tx.inbox_insert(&death.consumer, event_id, &sha256).await?;
+        let outcome = handlers::inventory().handle(&received, tx.as_mut()).await;
+        if outcome == Outcome::Done {
+            tx.commit().await
+        } else {
+            tx.rollback().await
+        }
+    }
+
     /// A replay that an operator did and that was seen consumed.
     async fn replayed(&self, id: &DeadLetterId, death: &NewDeath) -> StoreResult<()> {
         let Some(event_id) = &death.event_id else {
@@ -448,10 +472,7 @@ impl<'a> History<'a> {
         if begun != Begun::Started {
             return Ok(());
         }
-        let mut tx = self.inventory.begin().await?;
-        let sha256 = death.message.payload.sha256();
-        tx.inbox_insert(&death.consumer, event_id, &sha256).await?;
-        tx.commit().await?;
+        self.consume(event_id, death).await?;
         let step = |from, to, evidence: &str, audit| ItemStep {
             operation_id: operation_id.clone(),
             no: 1,
