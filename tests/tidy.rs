@@ -89,7 +89,7 @@ const REGISTRIES: &[Registry] = &[
     Registry {
         folder: "tui/pane",
         slice: "PANES",
-        helpers: &[],
+        helpers: &["browser", "listing"],
     },
     Registry {
         folder: "operate",

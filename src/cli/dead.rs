@@ -135,7 +135,7 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         ));
     }
     let pushed = filter.pushdown();
-    let (row_filter, payload) = filter.split_payload();
+    let row_filter = filter.row_terms();
     let status = match (args.status, pushed.state.as_deref()) {
         (Some(word), _) => word.into(),
         (None, Some(word)) => DeadLetterStatus::from_word(word).unwrap_or(DeadLetterStatus::Open),
@@ -151,7 +151,7 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         consumer: pushed.consumer,
         event_type: pushed.event_type.map(Some),
         error_class: pushed.error_class,
-        payload: Some(payload).filter(|terms| !terms.is_empty()),
+        payload: filter.payload_terms(),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };

@@ -67,7 +67,7 @@ const COLUMNS: &[Column] = &[
 pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
     let filter = args.listing.filter(FilterKind::Outbox)?;
     let pushed = filter.pushdown();
-    let (row_filter, payload) = filter.split_payload();
+    let row_filter = filter.row_terms();
     let state = match (args.state, pushed.state.as_deref()) {
         (Some(word), _) => word.into(),
         (None, Some(word)) => OutboxState::ALL
@@ -84,7 +84,7 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
         service: service.clone(),
         state,
         event_type: pushed.event_type,
-        payload: Some(payload).filter(|terms| !terms.is_empty()),
+        payload: filter.payload_terms(),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };

@@ -44,7 +44,7 @@ pub struct OutboxView {
     pub state: OutboxState,
     /// Only this type.
     pub event_type: Option<String>,
-    /// Only rows whose payload satisfies this (the second part of [`Filter::split_payload`]). Each
+    /// Only rows whose payload satisfies this ([`Filter::payload_terms`]). Each
     /// row of the page is looked up once to answer it.
     pub payload: Option<Filter>,
     /// Where the page starts (needs `service`).
@@ -66,7 +66,7 @@ pub struct DeadLettersView {
     pub event_type: Option<Option<String>>,
     /// Only this class.
     pub error_class: Option<String>,
-    /// Only rows whose payload satisfies this (the second part of [`Filter::split_payload`]). Each
+    /// Only rows whose payload satisfies this ([`Filter::payload_terms`]). Each
     /// row of the page is looked up once to answer it.
     pub payload: Option<Filter>,
     /// Where the page starts (needs `service`).

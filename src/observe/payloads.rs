@@ -48,13 +48,12 @@ impl Observer {
         let mut out = Vec::new();
         for row in rows {
             let key = (filter.to_string(), row.event_id.to_string());
-            let verdict = match self.verdicts.get(&key) {
-                Some(known) => known,
-                None => {
-                    let read = store.outbox_event(&row.event_id);
-                    let read = self.reader.store(&service.name, "outbox payload", read);
-                    self.judge(key, filter, read.await?.as_ref())
-                }
+            let verdict = if let Some(known) = self.verdicts.get(&key) {
+                known
+            } else {
+                let read = store.outbox_event(&row.event_id);
+                let read = self.reader.store(&service.name, "outbox payload", read);
+                self.judge(key, filter, read.await?.as_ref())
             };
             if verdict {
                 out.push(row);
@@ -74,15 +73,14 @@ impl Observer {
         let mut out = Vec::new();
         for row in rows {
             let key = (filter.to_string(), row.payload_sha256.clone());
-            let verdict = match self.verdicts.get(&key) {
-                Some(known) => known,
-                None => {
-                    let read = store.dead_letter(&row.dead_letter_id);
-                    let read = self
-                        .reader
-                        .store(&service.name, "dead letter payload", read);
-                    self.judge(key, filter, read.await?.as_ref())
-                }
+            let verdict = if let Some(known) = self.verdicts.get(&key) {
+                known
+            } else {
+                let read = store.dead_letter(&row.dead_letter_id);
+                let read = self
+                    .reader
+                    .store(&service.name, "dead letter payload", read);
+                self.judge(key, filter, read.await?.as_ref())
             };
             if verdict {
                 out.push(row);

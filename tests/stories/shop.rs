@@ -85,7 +85,7 @@ fn server(name: &str) -> String {
 }
 
 async fn python(arguments: &[&str], input: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/publish.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/shop.py");
     let mut child = tokio::process::Command::new(server("REDRIVE_TEST_PYTHON"))
         .arg(script)
         .args(arguments)
@@ -102,7 +102,7 @@ async fn python(arguments: &[&str], input: &str) {
     drop(stdin);
     let out = child.wait_with_output().await.expect("python ends");
     let stderr = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "publish.py {arguments:?}: {stderr}");
+    assert!(out.status.success(), "shop.py {arguments:?}: {stderr}");
 }
 
 impl Shop {

@@ -14,6 +14,7 @@ use sqlx::{
 };
 
 use crate::base::clock::Timestamp;
+use crate::model::count::Count;
 use crate::store::Value;
 
 use super::dialect::Dialect;
@@ -336,6 +337,12 @@ impl Row {
     /// A count.
     pub fn count(&self, index: usize) -> SqlResult<u64> {
         Ok(u64::try_from(self.int(index)?).unwrap_or(0))
+    }
+
+    /// A count that is negative when there are more rows than `cap`.
+    pub fn capped(&self, index: usize, cap: u64) -> SqlResult<Count> {
+        let counted = self.int(index)?;
+        Ok(u64::try_from(counted).map_or(Count::AtLeast(cap), Count::Exact))
     }
 
     /// A text or NULL.

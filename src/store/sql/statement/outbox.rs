@@ -21,8 +21,9 @@ const EVENT: &str = ",
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
 pub struct OutboxStatements {
-    /// Everything a refresh shows, one row. Each part reads at most cap + 1 index entries of
-    /// (status, due) or (status, lease), or one; no locks. Binds in the order of [`CountBinds`].
+    /// Everything a refresh shows, one row. Each part reads the index entries of (status, due),
+    /// (status, lease) or (status, created) twice, or once as far as the cap, or one entry; no locks.
+    /// A capped count binds its condition, the cap, its condition.
     pub counts: String,
     /// Which optional parts `counts` has.
     pub count_parts: CountParts,

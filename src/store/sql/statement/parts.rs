@@ -35,8 +35,13 @@ fn touched(column: &Identifier) -> String {
 
 /// The counting statement with the parts a table can answer.
 pub fn counts(parts: CountParts) -> String {
-    let capped =
-        |from: &str| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {{t}}{from} LIMIT ?) n)");
+    // -1 is "more than the cap": then nothing is counted. A count over a derived table would read
+    // every row twice.
+    let capped = |from: &str| {
+        format!(
+            "COALESCE((SELECT -1 FROM {{t}}{from} LIMIT 1 OFFSET ?), (SELECT COUNT(*) FROM {{t}}{from}))"
+        )
+    };
     let mut columns = vec![
         "{now_us}".to_owned(),
         capped("{by_due} WHERE {status} = ?"),
