@@ -299,7 +299,7 @@ fn cells(service: &str, letter: &DeadLetter, now: Timestamp) -> Vec<Cell> {
         },
         Cell::text(letter.consumer.as_str()),
         Cell::optional(letter.event_type.as_ref()),
-        Cell::optional(letter.aggregate_id.as_ref().map(|id| id.as_str())),
+        Cell::optional(letter.aggregate_id.as_ref().map(ToString::to_string)),
         Cell::integer(letter.aggregate_version),
         Cell::ago(Some(letter.last_died_at), now),
         Cell::integer(Some(letter.deaths)),
