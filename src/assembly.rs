@@ -46,13 +46,34 @@ impl Services {
     /// # Errors
     /// A [`ConfigError`] for a URL or layout no adapter takes.
     pub fn open(context: Arc<Context>, options: Options) -> Result<Self, ConfigError> {
+        let broker = broker(&context)?;
+        Self::with_broker(context, broker, options)
+    }
+
+    /// The same context and the same broker with database sessions of its own: the demo's workers
+    /// and its console must not wait for each other, and an embedded broker is only one if shared.
+    ///
+    /// # Errors
+    /// As [`Services::open`].
+    pub fn beside(&self, options: Options) -> Result<Self, ConfigError> {
+        Self::with_broker(
+            Arc::clone(&self.ports.context),
+            self.ports.broker.clone(),
+            options,
+        )
+    }
+
+    fn with_broker(
+        context: Arc<Context>,
+        broker: Option<Arc<dyn Broker>>,
+        options: Options,
+    ) -> Result<Self, ConfigError> {
         let read_only = options.read_only || context.read_only;
         let stores = context
             .services
             .iter()
             .map(|service| SqlStore::connect(service, &context.thresholds, read_only))
             .collect::<Result<Vec<_>, _>>()?;
-        let broker = broker(&context)?;
         let ports = Ports {
             context,
             stores,
@@ -68,11 +89,11 @@ impl Services {
 
     /// Everything `redrive check` says: subject group (service or `broker`) and its lines.
     pub async fn check(&self) -> Vec<(String, Vec<CheckLine>)> {
-        let databases = join_all(self.ports.iter().map(|(service, store)| async {
-            let mut lines = store.check().await;
-            lines.extend(self.observer.check_clock(&service.name).await);
-            (service.name.clone(), lines)
-        }));
+        let databases = join_all(
+            self.ports
+                .iter()
+                .map(|(service, store)| async { (service.name.clone(), store.check().await) }),
+        );
         let (mut groups, broker) = tokio::join!(databases, self.observer.check_broker());
         groups.push(("broker".to_owned(), broker));
         groups

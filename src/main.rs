@@ -6,5 +6,5 @@ fn main() -> ExitCode {
     if let Err(error) = color_eyre::install() {
         tracing::warn!(%error, "no error hooks");
     }
-    redrive::cli::main(|_| Box::pin(async { Ok(redrive::cli::exit::Exit::Fine) }))
+    redrive::cli::main()
 }

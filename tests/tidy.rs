@@ -89,7 +89,7 @@ const REGISTRIES: &[Registry] = &[
     Registry {
         folder: "tui/pane",
         slice: "PANES",
-        helpers: &[],
+        helpers: &["browser", "listing"],
     },
     Registry {
         folder: "operate",
@@ -127,11 +127,11 @@ const REGISTRIES: &[Registry] = &[
         slice: "WORKERS",
         helpers: &[
             "supervisor",
+            "subscription",
+            "headers",
             "message",
             "death",
-            "verdict",
-            "build",
-            "parking",
+            "copy",
             "test_support",
         ],
     },

@@ -135,6 +135,7 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         ));
     }
     let pushed = filter.pushdown();
+    let row_filter = filter.row_terms();
     let status = match (args.status, pushed.state.as_deref()) {
         (Some(word), _) => word.into(),
         (None, Some(word)) => DeadLetterStatus::from_word(word).unwrap_or(DeadLetterStatus::Open),
@@ -150,6 +151,7 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         consumer: pushed.consumer,
         event_type: pushed.event_type.map(Some),
         error_class: pushed.error_class,
+        payload: filter.payload_terms(),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };
@@ -190,7 +192,7 @@ async fn list(session: &Session, args: &DeadListArgs) -> Outcome {
         Ok(facts_of(snapshot.services, name)?.page)
     };
     answer.table = Table::new(ROWS);
-    let collected = collect(&args.listing, &filter, answer.as_of, first, next).await?;
+    let collected = collect(&args.listing, &row_filter, answer.as_of, first, next).await?;
     for (service, letter) in &collected.rows {
         answer.item_of(service, letter)?;
         let cells = cells(service, letter, answer.as_of);
@@ -297,7 +299,7 @@ fn cells(service: &str, letter: &DeadLetter, now: Timestamp) -> Vec<Cell> {
         },
         Cell::text(letter.consumer.as_str()),
         Cell::optional(letter.event_type.as_ref()),
-        Cell::optional(letter.aggregate_id.as_ref().map(|id| id.as_str())),
+        Cell::optional(letter.aggregate_id.as_ref().map(ToString::to_string)),
         Cell::integer(letter.aggregate_version),
         Cell::ago(Some(letter.last_died_at), now),
         Cell::integer(Some(letter.deaths)),

@@ -1,4 +1,4 @@
-//! `redrive demo`, and the console without a subcommand.
+//! `redrive demo`: the console on a pipeline of its own, with faults on purpose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,14 @@ use crate::assembly::{Options, Services};
 use crate::base::tasks::Tasks;
 use crate::pipeline::supervisor::Supervisor;
 use crate::sandbox;
+use crate::tui::Script;
 
+use super::console::ConsoleArgs;
+use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Format;
 use super::session::{Session, actor};
-use super::{ConsoleStart, Global, OpenConsole, status};
+use super::{Global, console, status};
 
 /// How long the demo's workers may take to stop.
 const STOP: Duration = Duration::from_secs(5);
@@ -27,6 +30,9 @@ pub struct DemoArgs {
     /// No console: run the pipeline for so many seconds, then print its status
     #[arg(long, value_name = "SECONDS")]
     pub headless: Option<u64>,
+    /// How the console looks.
+    #[command(flatten)]
+    pub look: ConsoleArgs,
 }
 
 impl DemoArgs {
@@ -36,50 +42,37 @@ impl DemoArgs {
     }
 }
 
-/// The console on the configured context.
-pub(super) async fn console(global: &Global, open: OpenConsole) -> Outcome {
-    let session = Session::open(global)?;
-    open(ConsoleStart {
-        contexts: session.contexts,
-        services: session.services,
-        is_demo: false,
-    })
-    .await
-}
-
 /// The whole pipeline in a temporary directory, with the console on it.
-pub(super) async fn run(global: &Global, args: &DemoArgs, open: OpenConsole) -> Outcome {
+pub(super) async fn run(global: &Global, args: &DemoArgs) -> Outcome {
+    if !args.is_headless() {
+        console::check_terminal()?;
+    }
     let directory = tempfile::Builder::new()
         .prefix("redrive-demo-")
         .tempdir()
         .map_err(|error| Failure::internal(format!("no temporary directory: {error}")))?;
     let context = Arc::new(sandbox::demo_context(directory.path()));
-    let services = open_services(&context, global)?;
-    // The pipeline has connections of its own: a read-only console must not stop it.
-    let pipeline = Pipeline::start(&services, args.seed).await?;
-    let outcome = match args.headless {
-        Some(seconds) => headless(services, global.output, seconds).await,
-        None => {
-            open(ConsoleStart {
-                contexts: vec![context.name.clone()],
-                services,
-                is_demo: true,
-            })
-            .await
-        }
+    // The pipeline has sessions of its own: a read-only console must not stop it.
+    let pipeline_side = Services::open(Arc::clone(&context), options(false))?;
+    let services = pipeline_side.beside(options(global.read_only))?;
+    let pipeline = Pipeline::start(&pipeline_side, args.seed).await?;
+    let outcome = if let Some(seconds) = args.headless {
+        headless(services, global.output, seconds).await
+    } else {
+        let contexts = vec![context.name.clone()];
+        let options = args.look.options(contexts, Some(Script::demo()));
+        console::open(services, options).await.map(|_| Exit::Fine)
     };
     pipeline.stop().await;
+    pipeline_side.close().await;
     outcome
 }
 
-fn open_services(context: &Arc<crate::config::Context>, global: &Global) -> Outcome<Services> {
-    Ok(Services::open(
-        Arc::clone(context),
-        Options {
-            actor: actor(),
-            read_only: global.read_only,
-        },
-    )?)
+fn options(read_only: bool) -> Options {
+    Options {
+        actor: actor(),
+        read_only,
+    }
 }
 
 /// The demo's workers.

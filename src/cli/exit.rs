@@ -76,7 +76,6 @@ impl Exit {
             worst = Some(match (worst, exit) {
                 (Some(Self::Unknown), _) | (_, Self::Unknown) => Self::Unknown,
                 (Some(Self::Fine) | None, other) => other,
-                (Some(other), Self::Fine) => other,
                 (Some(Self::Refused), Self::Findings) => Self::Findings,
                 (Some(other), _) => other,
             });

@@ -68,7 +68,7 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
             };
             let cells = vec![
                 Cell::text(service),
-                Cell::optional(group.claim_token.as_ref().map(|token| token.as_str())),
+                Cell::optional(group.claim_token.as_ref().map(ToString::to_string)),
                 Cell::number(Some(group.rows)),
                 Cell::seconds(group.left_s),
                 Cell::ago(group.oldest_created_at, answer.as_of),

@@ -39,8 +39,11 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
             .map_err(|error| Failure::usage(format!("RUST_LOG cannot be used: {error}")))?,
         (None, None) => EnvFilter::default().add_directive(default.into()),
     };
+    // lapin writes returned messages, payload and all, as warnings; what it says our adapter says too.
     let ours = filter_fn(|event| {
-        event.target().starts_with("redrive") || *event.level() <= tracing::Level::INFO
+        let target = event.target();
+        target.starts_with("redrive")
+            || (*event.level() <= tracing::Level::INFO && !target.starts_with("lapin"))
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
@@ -75,11 +78,14 @@ fn log_file() -> Option<tracing_appender::rolling::RollingFileAppender> {
     };
     let state =
         set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    let directory = state.join("redrive");
+    // The appender complains on stderr about a directory it would only make later.
+    std::fs::create_dir_all(&directory).ok()?;
     tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("redrive")
         .filename_suffix("log")
         .max_log_files(LOG_FILES_MAX)
-        .build(state.join("redrive"))
+        .build(directory)
         .ok()
 }

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod check;
 pub mod completions;
 pub mod config;
+pub mod console;
 pub mod dead;
 pub mod dead_show;
 pub mod demo;
@@ -33,14 +34,12 @@ pub mod status;
 pub mod table;
 pub mod worker;
 
-use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::assembly::Services;
+use console::ConsoleArgs;
 use exit::Exit;
 use failure::{Failure, Outcome};
 use output::Format;
@@ -67,6 +66,9 @@ pub struct Cli {
     /// What holds for every subcommand.
     #[command(flatten)]
     pub global: Global,
+    /// How the console looks.
+    #[command(flatten)]
+    pub look: ConsoleArgs,
     /// What to do; the console when there is none.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -148,24 +150,8 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// A future that a face runs to its end.
-pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
-
-/// How the console is opened: handed in by `main`, because the two faces do not know each other.
-pub type OpenConsole = fn(ConsoleStart) -> Running<'static>;
-
-/// What the console needs to start.
-pub struct ConsoleStart {
-    /// The context, ready to be used.
-    pub services: Services,
-    /// Names of all contexts of the configuration.
-    pub contexts: Vec<String>,
-    /// Lines that guide through the demo.
-    pub is_demo: bool,
-}
-
 /// Parses the arguments and runs what they say.
-pub fn main(console: OpenConsole) -> ExitCode {
+pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -180,27 +166,30 @@ pub fn main(console: OpenConsole) -> ExitCode {
             };
         }
     };
-    match run(cli, console) {
+    match run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => output::report(&failure).into(),
     }
 }
 
-fn run(cli: Cli, console: OpenConsole) -> Outcome {
+fn run(cli: Cli) -> Outcome {
     let _log = logging::start(&cli)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
-    runtime.block_on(dispatch(cli, console))
+    runtime.block_on(dispatch(cli))
 }
 
-async fn dispatch(cli: Cli, console: OpenConsole) -> Outcome {
+async fn dispatch(cli: Cli) -> Outcome {
     let global = cli.global;
     match cli.command {
-        None => demo::console(&global, console).await,
-        Some(Command::Demo(args)) => demo::run(&global, &args, console).await,
+        None => console::run(&global, &cli.look).await,
+        Some(_) if cli.look != ConsoleArgs::default() => Err(Failure::usage(
+            "--theme, --pane and --no-mouse belong to the console; a subcommand has no use for them",
+        )),
+        Some(Command::Demo(args)) => demo::run(&global, &args).await,
         Some(Command::Config(args)) => config::run(&global, &args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(command) => {

@@ -227,10 +227,10 @@ fn describe(answer: &mut super::envelope::Answer, service: &str, operation: &Ope
     for item in &operation.items {
         answer.table.push(vec![
             Cell::integer(Some(item.no)),
-            Cell::optional(item.event_id.as_ref().map(|id| id.as_str())),
-            Cell::optional(item.consumer.as_ref().map(|name| name.as_str())),
+            Cell::optional(item.event_id.as_ref().map(ToString::to_string)),
+            Cell::optional(item.consumer.as_ref().map(ToString::to_string)),
             Cell::text(item.state.word()),
-            Cell::optional(item.new_event_id.as_ref().map(|id| id.as_str())),
+            Cell::optional(item.new_event_id.as_ref().map(ToString::to_string)),
             Cell::optional(item.evidence.as_ref()),
         ]);
     }

@@ -67,6 +67,7 @@ const COLUMNS: &[Column] = &[
 pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
     let filter = args.listing.filter(FilterKind::Outbox)?;
     let pushed = filter.pushdown();
+    let row_filter = filter.row_terms();
     let state = match (args.state, pushed.state.as_deref()) {
         (Some(word), _) => word.into(),
         (None, Some(word)) => OutboxState::ALL
@@ -83,6 +84,7 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
         service: service.clone(),
         state,
         event_type: pushed.event_type,
+        payload: filter.payload_terms(),
         after: None,
         limit: args.listing.page_rows(session.context()),
     };
@@ -114,7 +116,7 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
         let snapshot = session.services.observer.outbox(&view).await;
         Ok(facts_of(snapshot.services, name)?.page)
     };
-    let collected = collect(&args.listing, &filter, answer.as_of, first, next).await?;
+    let collected = collect(&args.listing, &row_filter, answer.as_of, first, next).await?;
     for (service, row) in &collected.rows {
         answer.item_of(service, row)?;
         let cells = cells(service, row, answer.as_of);
@@ -192,7 +194,7 @@ fn cells(service: &str, row: &OutboxRow, now: crate::base::clock::Timestamp) -> 
         Cell::text(service),
         Cell::text(row.event_id.as_str()),
         Cell::text(&row.event_type),
-        Cell::optional(row.aggregate_id.as_ref().map(|id| id.as_str())),
+        Cell::optional(row.aggregate_id.as_ref().map(ToString::to_string)),
         Cell::integer(row.aggregate_version),
         Cell::text(row.state.word()),
         Cell::integer(row.attempts),

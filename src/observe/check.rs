@@ -1,10 +1,8 @@
-//! What `redrive check` says about the broker and the clocks. Databases say the rest themselves
-//! (`Store::check`).
+//! What `redrive check` says about the broker. Databases speak for themselves (`Store::check`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::base::human;
 use crate::broker::{Binding, Broker, BrokerError, BrokerOverview, QueueFacts};
 use crate::config::Service;
 use crate::store::{CheckLevel, CheckLine};
@@ -36,35 +34,6 @@ impl Observer {
             lines.extend(self.check_queues(broker, is_managed).await);
         }
         lines
-    }
-
-    /// How far a service's database clock is from ours: leases live on the former, ages are shown by
-    /// the latter.
-    pub async fn check_clock(&self, service: &str) -> Option<CheckLine> {
-        let store = self.ports.store(service)?;
-        let limit = self.ports.context.thresholds.clock_skew;
-        let probe = self.reader.store(service, "clock", store.probe()).await;
-        Some(match probe {
-            Ok(probe) => {
-                let ahead = if probe.skew_us >= 0 {
-                    "ahead of"
-                } else {
-                    "behind"
-                };
-                let skew = std::time::Duration::from_micros(probe.skew_us.unsigned_abs());
-                let finding = format!("database is {:.2}s {ahead} us", skew.as_secs_f64());
-                if skew > limit {
-                    let remedy = format!(
-                        "{finding}, more than {}: set both clocks by NTP",
-                        human::duration(limit)
-                    );
-                    line("clock", CheckLevel::Warning, &remedy)
-                } else {
-                    line("clock", CheckLevel::Ok, &finding)
-                }
-            }
-            Err(unread) => failed("clock", &unread),
-        })
     }
 
     async fn check_amqp(&self, broker: &Arc<dyn Broker>) -> CheckLine {

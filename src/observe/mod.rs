@@ -14,6 +14,7 @@ mod health;
 pub mod history;
 mod journal;
 mod outbox;
+mod payloads;
 mod queue_view;
 mod queues;
 mod reader;
@@ -23,6 +24,7 @@ pub mod snapshot;
 mod tests;
 
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
+use crate::model::filter::Filter;
 use crate::model::ids::DeadLetterId;
 use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
@@ -42,6 +44,9 @@ pub struct OutboxView {
     pub state: OutboxState,
     /// Only this type.
     pub event_type: Option<String>,
+    /// Only rows whose payload satisfies this ([`Filter::payload_terms`]). Each
+    /// row of the page is looked up once to answer it.
+    pub payload: Option<Filter>,
     /// Where the page starts (needs `service`).
     pub after: Option<Cursor>,
     /// Rows a page.
@@ -61,6 +66,9 @@ pub struct DeadLettersView {
     pub event_type: Option<Option<String>>,
     /// Only this class.
     pub error_class: Option<String>,
+    /// Only rows whose payload satisfies this ([`Filter::payload_terms`]). Each
+    /// row of the page is looked up once to answer it.
+    pub payload: Option<Filter>,
     /// Where the page starts (needs `service`).
     pub after: Option<Cursor>,
     /// Rows a page.
@@ -109,6 +117,7 @@ pub struct Observer {
     outbox_counts: Shared<OutboxCounts>,
     letter_groups: Shared<DeadLetterGroups>,
     finished: journal::FinishedOperations,
+    verdicts: payloads::Verdicts,
 }
 
 impl Observer {
@@ -119,6 +128,7 @@ impl Observer {
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
             letter_groups: Shared::new(ports.context.thresholds.refresh),
             finished: journal::FinishedOperations::default(),
+            verdicts: payloads::Verdicts::default(),
             ports,
         }
     }

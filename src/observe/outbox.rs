@@ -49,9 +49,14 @@ impl Observer {
             if !is_asked {
                 return Ok(Page::default());
             }
-            self.reader
+            let mut page = self
+                .reader
                 .store(&service.name, "outbox page", store.outbox_page(&query))
-                .await
+                .await?;
+            if let Some(filter) = &view.payload {
+                page.rows = self.with_payload(service, store, page.rows, filter).await?;
+            }
+            Ok(page)
         };
         let counts = self.counts(service, store);
         let (counts, page) = futures::try_join!(counts, page)?;

@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_read_answers_all_who_ask_at_the_same_time() {
-        let shared = Shared::new(Duration::from_secs(60));
+        let shared = Shared::new(Duration::from_mins(1));
         let reads = AtomicU32::new(0);
         let read = || async {
             tokio::task::yield_now().await;
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_failed_or_is_old_is_read_again() {
-        let shared = Shared::new(Duration::from_secs(60));
+        let shared = Shared::new(Duration::from_mins(1));
         assert_eq!(
             shared.get("orders", async { Err("down") }).await,
             Err("down")

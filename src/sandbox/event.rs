@@ -96,6 +96,7 @@ fn version_of(event_type: &str) -> i64 {
         "inventory.reserved" | "inventory.rejected" => 2,
         "payment.charged" | "payment.refused" => 3,
         "order.cancelled" => 4,
+        "notification.sent" => 5,
         _ => 9,
     }
 }

@@ -23,6 +23,7 @@ pub fn handlers(ports: &Ports, seed: u64) -> Handlers {
         .map_or_else(|| "sqlite".to_owned(), |store| store.facts().product);
     let inventory: Arc<dyn Handler> = Arc::new(Inventory { seed });
     let payment: Arc<dyn Handler> = Arc::new(Payment { seed });
+    let notification: Arc<dyn Handler> = Arc::new(Notification);
     let orders: Arc<dyn Handler> = Arc::new(Orders {
         product,
         clock: ports.clock.clone(),
@@ -30,9 +31,15 @@ pub fn handlers(ports: &Ports, seed: u64) -> Handlers {
     [
         ("inventory".into(), inventory),
         ("payment".into(), payment),
+        ("notification".into(), notification),
         ("orders".into(), orders),
     ]
     .into()
+}
+
+/// The inventory service without any chance in it, for what has happened before.
+pub(super) fn inventory() -> impl Handler {
+    Inventory { seed: 0 }
 }
 
 /// A step of a handler: `Err` ends it with that outcome.
@@ -194,6 +201,38 @@ impl Handler for Payment {
     }
 }
 
+/// Writes mails: a second consumer of the same events, under its own inbox name.
+struct Notification;
+
+const MAIL: &str = "INSERT INTO mails (order_no, state) VALUES (?, 'sent')";
+/// One mail of so many asks for a receipt, which is an event of its own.
+const RECEIPT_EVERY: i64 = 6;
+
+impl Notification {
+    async fn created(event: &Received, tx: &mut dyn BusinessTx) -> Handled {
+        let order = decode(event)?;
+        tx.execute(MAIL, &[Value::Int(order.order_no)]).await?;
+        if order.order_no % RECEIPT_EVERY == 0 {
+            emit(tx, &order, "notification.sent", event).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+#[async_trait]
+impl Handler for Notification {
+    async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome {
+        over(match event.event_type.as_deref() {
+            Some("order.created") => Self::created(event, tx).await,
+            _ => Err(unknown_type(event)),
+        })
+    }
+
+    fn version(&self) -> &'static str {
+        VERSION
+    }
+}
+
 /// Moves orders and their sagas on by the results of the others.
 struct Orders {
     product: String,
@@ -211,6 +250,8 @@ impl Orders {
             Some("inventory.reserved") => ("reserved", Step::Reserved, "running"),
             Some("inventory.rejected") => ("cancelled", Step::NotReserved, "compensated"),
             Some("payment.charged") => ("confirmed", Step::Charged, "completed"),
+            // A receipt is only taken note of, by its inbox row.
+            Some("notification.sent") => return Ok(Outcome::Done),
             Some("payment.refused") => ("cancelled", Step::NotCharged, "compensated"),
             _ => return Err(unknown_type(event)),
         };

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::event::{GIFT, Order, SKUS, SOLD_OUT};
 use super::fault::{Fault, order_rng};
+use super::handlers;
 use super::saga::{self, NewStep, Times};
 use super::shop;
+use super::standby;
 use super::tables::time;
 use crate::base::clock::{Clock, Timestamp};
 use crate::broker::Delivery;
@@ -18,6 +20,7 @@ use crate::model::dead_letter::{DeathRecorded, NewDeath};
 use crate::model::ids::{ClaimToken, DeadLetterId, EventId, OperationId, SagaId};
 use crate::model::message::FieldValue;
 use crate::model::operation::{ItemState, Verb};
+use crate::pipeline::consumer::{Handler as _, Outcome, Received};
 use crate::pipeline::death::{Found, new_death};
 use crate::pipeline::headers;
 use crate::pipeline::message::message_of;
@@ -386,21 +389,43 @@ impl<'a> History<'a> {
 
     /// A claim whose dispatcher died: its lease runs out while the console opens.
     async fn crashed(&self, first: i64) -> StoreResult<()> {
+        let Some(store) = self.ports.store(standby::SERVICE) else {
+            return Ok(());
+        };
+        let mut tx = store.begin().await?;
         for number in first..first + 3 {
             let order = Order::draw(number, Fault::None, &mut order_rng(1, number));
-            let Ok(event) = order.event("order.created", None) else {
-                continue;
-            };
-            self.order(&order, &event.event_id, self.clock.now())
-                .await?;
-            let mut tx = self.orders.begin().await?;
-            tx.append(&event).await?;
-            tx.commit().await?;
+            if let Ok(event) = order.event("notification.sent", None) {
+                tx.append(&event).await?;
+            }
         }
-        self.orders
+        tx.commit().await?;
+        store
             .claim_batch(&claim_of(Duration::from_millis(500)))
             .await?;
         Ok(())
+    }
+
+    /// Inventory consumes the event for real: inbox row, reservation and result event.
+    async fn consume(&self, event_id: &EventId, death: &NewDeath) -> StoreResult<()> {
+        let received = Received {
+            event_id: event_id.clone(),
+            event_type: death.event_type.clone(),
+            aggregate_id: death.aggregate_id.clone(),
+            aggregate_version: death.aggregate_version,
+            replays: 1,
+            attempt: 2,
+            message: death.message.clone(),
+        };
+        let sha256 = death.message.payload.sha256();
+        let mut tx = self.inventory.begin().await?;
+        tx.inbox_insert(&death.consumer, event_id, &sha256).await?;
+        let outcome = handlers::inventory().handle(&received, tx.as_mut()).await;
+        if outcome == Outcome::Done {
+            tx.commit().await
+        } else {
+            tx.rollback().await
+        }
     }
 
     /// A replay that an operator did and that was seen consumed.
@@ -447,10 +472,7 @@ impl<'a> History<'a> {
         if begun != Begun::Started {
             return Ok(());
         }
-        let mut tx = self.inventory.begin().await?;
-        let sha256 = death.message.payload.sha256();
-        tx.inbox_insert(&death.consumer, event_id, &sha256).await?;
-        tx.commit().await?;
+        self.consume(event_id, death).await?;
         let step = |from, to, evidence: &str, audit| ItemStep {
             operation_id: operation_id.clone(),
             no: 1,

@@ -2,7 +2,6 @@
 //! faults on purpose. It writes business tables and injects faults, so it runs only in a context
 //! marked as a sandbox.
 
-mod crash;
 mod event;
 mod fault;
 mod handlers;
@@ -10,11 +9,12 @@ mod history;
 mod janitor;
 mod saga;
 mod shop;
+mod standby;
 pub(crate) mod tables;
 mod topology;
 
 use crate::config::Environment;
-use crate::pipeline::Worker;
+use crate::pipeline::{Worker, dispatcher};
 use crate::ports::Ports;
 
 pub use handlers::handlers;
@@ -54,13 +54,18 @@ pub async fn prepare(ports: &Ports) -> Result<(), String> {
 pub fn workers(ports: &Ports, seed: u64) -> Result<Vec<Box<dyn Worker>>, String> {
     refuse_unless_sandbox(ports)?;
     let mut workers = crate::pipeline::build(ports, &[], &handlers(ports, seed))?;
+    if let Some(standby) = standby::Standby::new(ports)? {
+        workers.retain(|worker| {
+            (worker.name(), worker.service()) != (dispatcher::NAME, standby::SERVICE)
+        });
+        workers.push(Box::new(standby));
+    }
     if let Some(orders) = ports.store("orders") {
         workers.push(Box::new(shop::Shop::new(
             orders.clone(),
             ports.clock.clone(),
             seed,
         )));
-        workers.push(Box::new(crash::Crash::new(orders.clone())));
     }
     for (service, store) in ports.iter() {
         workers.push(Box::new(janitor::Janitor::new(

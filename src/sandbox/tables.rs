@@ -34,12 +34,19 @@ pub const PAYMENT: &[&str] = &["CREATE TABLE IF NOT EXISTS payments (
     state VARCHAR(32) NOT NULL
 )"];
 
+/// Tables of the notification service.
+pub const NOTIFICATION: &[&str] = &["CREATE TABLE IF NOT EXISTS mails (
+    order_no BIGINT NOT NULL PRIMARY KEY,
+    state VARCHAR(32) NOT NULL
+)"];
+
 /// Tables of a service by name.
 pub fn of(service: &str) -> &'static [&'static str] {
     match service {
         "orders" => ORDERS,
         "inventory" => INVENTORY,
         "payment" => PAYMENT,
+        "notification" => NOTIFICATION,
         _ => &[],
     }
 }

@@ -81,7 +81,13 @@ async fn every_pane_has_something_to_show_before_any_worker_has_run() {
     assert_eq!(bench.open_letters("payment").await.len(), 3);
     let orders = bench.store("orders");
     let counts = orders.outbox_counts().await.expect("counts");
-    assert_eq!((counts.failed.floor(), counts.sending.floor()), (3, 3));
+    assert_eq!(counts.failed.floor(), 3);
+    let leases = bench
+        .store("notification")
+        .leases(10)
+        .await
+        .expect("leases");
+    assert_eq!(leases.groups[0].rows, 3);
     let sagas = orders.sagas(50).await.expect("sagas");
     assert!(sagas[0].needs_attention());
     assert!(sagas.len() > 10);
@@ -107,4 +113,31 @@ async fn a_context_that_is_no_sandbox_is_refused() {
     let refused = prepare(&bench.ports).await.expect_err("refused");
     assert!(refused.contains("runs only where environment"), "{refused}");
     assert!(workers(&bench.ports, SEED).is_err());
+}
+
+#[tokio::test]
+async fn a_dead_dispatcher_s_lease_stays_until_it_is_released_and_then_its_rows_go_out() {
+    let bench = Bench::new().await;
+    prepare(&bench.ports).await.expect("prepares");
+    let store = bench.store(standby::SERVICE);
+    let mut standby = standby::Standby::new(&bench.ports)
+        .expect("valid")
+        .expect("a standby");
+    let overdue = async || {
+        let leases = store.leases(10).await.expect("leases");
+        let left = leases.groups.first().and_then(|group| group.left_s);
+        left.is_some_and(|left| left < 0.0)
+    };
+    while !overdue().await {
+        assert_eq!(standby.run_once().await.get("claimed"), 0);
+    }
+    assert_eq!(standby.run_once().await.get("claimed"), 0);
+    let lease = store.leases(10).await.expect("leases").groups.remove(0);
+    let token = lease.claim_token.expect("a token");
+    assert_eq!(store.give_back(&token, &lease.sample).await, Ok(3));
+    let mut sent = 0;
+    for _ in 0..3 {
+        sent += standby.run_once().await.get("sent");
+    }
+    assert_eq!(sent, 3);
 }

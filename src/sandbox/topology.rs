@@ -1,7 +1,8 @@
 //! Where things are: services, queues and tables of the reference pipeline.
 //!
 //! ```text
-//! orders ─ order.created ─▶ inventory ─ inventory.reserved ─▶ payment ─ payment.charged ─▶ orders
+//! orders ─ order.created ─▶ notification ─ notification.sent ────────────────────────────▶ orders
+//!        ─ order.created ─▶ inventory ─ inventory.reserved ─▶ payment ─ payment.charged ─▶ orders
 //!        ─ order.cancelled ▶ (releases)  inventory.rejected ──────────  payment.refused ──▶
 //! ```
 
@@ -20,7 +21,7 @@ use crate::model::operation::Verb;
 /// Exchange of every event.
 pub const EXCHANGE: &str = "shop.events";
 /// Services, each with the queue its inbox consumes and what is bound to it.
-pub const SERVICES: [(&str, &str, &[&str]); 3] = [
+pub const SERVICES: [(&str, &str, &[&str]); 4] = [
     (
         "orders",
         "orders.results",
@@ -29,6 +30,7 @@ pub const SERVICES: [(&str, &str, &[&str]); 3] = [
             "inventory.rejected",
             "payment.charged",
             "payment.refused",
+            "notification.sent",
         ],
     ),
     (
@@ -37,6 +39,7 @@ pub const SERVICES: [(&str, &str, &[&str]); 3] = [
         &["order.created", "order.cancelled"],
     ),
     ("payment", "payment.orders", &["inventory.reserved"]),
+    ("notification", "notification.orders", &["order.created"]),
 ];
 /// How long the demo keeps what it has processed.
 pub const KEPT: Duration = Duration::from_hours(2);
@@ -80,7 +83,7 @@ pub fn demo_context(directory: &Path) -> Context {
                 base: Duration::from_millis(500),
                 cap: Duration::from_secs(20),
             },
-            idle: Duration::from_millis(100),
+            idle: Duration::from_millis(200),
         },
     }
 }

@@ -88,9 +88,9 @@ impl Performer {
                 Outcome::Planned(job, operator.plan(&request).await.map(Box::new))
             }),
             Effect::Resolve(job, event_id) => {
-                self.read(
-                    async move { Outcome::Resolved(job, operator.resolve(&event_id, None).await) },
-                )
+                self.read(async move {
+                    Outcome::Resolved(job, operator.resolve(&event_id, None).await)
+                });
             }
             Effect::ReadPayload(target) => self.read(async move {
                 let payload = operator.payload(&target).await;

@@ -290,7 +290,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&[ch('h'), code(KeyCode::Left)], S::Everywhere, A::Left, "left", 0, "To the tab or state at the left."),
     key(&[ch('l'), code(KeyCode::Right)], S::Everywhere, A::Right, "right", 0, "To the tab or state at the right."),
     key(&[code(KeyCode::Enter)], S::Everywhere, A::Enter, "open", 30, "Into the row under the cursor."),
-    key(&[code(KeyCode::Esc)], S::Everywhere, A::Back, "back", 0, "Back out; in a list: clear marks, then the filter."),
+    key(&[code(KeyCode::Esc)], S::Everywhere, A::Back, "back", 25, "Back out; in a list: clear marks, then the filter."),
     key(&[code(KeyCode::Tab)], S::Everywhere, A::NextFocus, "list⇄detail", 0, "Between the lists and the detail of a pane."),
     key(&[code(KeyCode::BackTab)], S::Everywhere, A::PreviousFocus, "other way", 0, "The same, the other way round."),
     key(&[ch(' ')], S::Everywhere, A::Mark, "mark", 60, "Mark the row and go on; marked rows are what is exported."),

@@ -152,10 +152,10 @@ impl Readers {
 }
 
 async fn reported(workers: &mut Option<watch::Receiver<Vec<Report>>>) -> Vec<Report> {
-    if let Some(receiver) = workers {
-        if receiver.changed().await.is_ok() {
-            return receiver.borrow_and_update().clone();
-        }
+    if let Some(receiver) = workers
+        && receiver.changed().await.is_ok()
+    {
+        return receiver.borrow_and_update().clone();
     }
     std::future::pending().await
 }

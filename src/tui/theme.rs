@@ -238,13 +238,12 @@ impl Theme {
         // the terminal's ink, and bars are told by reverse video instead of by a shade.
         let is_plain = self.depth == Depth::Sixteen;
         match role {
-            Role::Text if is_plain => Style::new(),
+            Role::Text | Role::Bar if is_plain => Style::new(),
             Role::Text => ink(palette.text),
-            Role::Dim if is_plain => Style::new().add_modifier(Modifier::DIM),
+            Role::Dim | Role::Border if is_plain => Style::new().add_modifier(Modifier::DIM),
             Role::Dim => ink(palette.dim),
             Role::Strong if is_plain => Style::new().add_modifier(Modifier::BOLD),
             Role::Strong => ink(palette.strong).add_modifier(Modifier::BOLD),
-            Role::Border if is_plain => Style::new().add_modifier(Modifier::DIM),
             Role::Border => ink(palette.border),
             Role::Accent => ink(palette.accent).add_modifier(Modifier::BOLD),
             Role::Good | Role::Added => ink(palette.good),
@@ -257,14 +256,14 @@ impl Theme {
             Role::Selected => {
                 on(ink(palette.strong), palette.selected).add_modifier(Modifier::BOLD)
             }
-            Role::SelectedAway if is_plain => Style::new().add_modifier(Modifier::UNDERLINED),
+            Role::SelectedAway | Role::Field if is_plain => {
+                Style::new().add_modifier(Modifier::UNDERLINED)
+            }
             Role::SelectedAway => on(ink(palette.text), palette.away),
-            Role::Bar if is_plain => Style::new(),
             Role::Bar => on(ink(palette.text), palette.bar),
             Role::Sandbox => on(ink(palette.paper), palette.good).add_modifier(Modifier::BOLD),
             Role::Staging => on(ink(palette.paper), palette.warn).add_modifier(Modifier::BOLD),
             Role::Production => on(ink(palette.paper), palette.bad).add_modifier(Modifier::BOLD),
-            Role::Field if is_plain => Style::new().add_modifier(Modifier::UNDERLINED),
             Role::Field => on(ink(palette.strong), palette.field),
         }
     }
@@ -315,34 +314,36 @@ pub fn is_utf8_locale(var: impl Fn(&str) -> Option<String>) -> bool {
         })
 }
 
+/// Glyphs and their ASCII stand-ins, each one column wide.
+const STAND_INS: [(&str, &str); 16] = [
+    ("✓▆", "+"),
+    ("✖", "x"),
+    ("▸▶→", ">"),
+    ("●•◆▇", "*"),
+    ("◀←", "<"),
+    ("○◇", "o"),
+    ("…", "~"),
+    ("·▂", "."),
+    ("–─━╌═▄", "-"),
+    ("│┃║", "|"),
+    ("▏▁", "_"),
+    ("▃", ":"),
+    ("▅", "="),
+    ("█", "#"),
+    ("≥▲↑", "^"),
+    ("▼↓", "v"),
+];
+
 /// The ASCII stand-in of a glyph, one column wide (T-14: `LANG=C`).
 pub fn ascii(symbol: &str) -> &'static str {
-    match symbol {
-        "✓" => "+",
-        "✖" => "x",
-        "▸" | "▶" | "→" => ">",
-        "●" | "•" | "◆" => "*",
-        "◀" | "←" => "<",
-        "○" | "◇" => "o",
-        "…" => "~",
-        "·" => ".",
-        "–" | "─" | "━" | "╌" | "═" => "-",
-        "│" | "┃" | "║" => "|",
-        "▏" | "▁" => "_",
-        "▂" => ".",
-        "▃" => ":",
-        "▄" => "-",
-        "▅" => "=",
-        "▆" => "+",
-        "▇" => "*",
-        "█" => "#",
-        "≥" | "▲" | "↑" => "^",
-        "▼" | "↓" => "v",
-        "┌" | "┐" | "└" | "┘" | "├" | "┤" | "┬" | "┴" | "┼" | "╭" | "╮" | "╰" | "╯" => {
-            "+"
-        }
-        _ => "?",
-    }
+    let is_box = |c: char| ('─'..='╿').contains(&c);
+    STAND_INS
+        .iter()
+        .find(|(glyphs, _)| glyphs.contains(symbol))
+        .map_or(
+            if symbol.chars().all(is_box) { "+" } else { "?" },
+            |(_, plain)| *plain,
+        )
 }
 
 #[cfg(test)]

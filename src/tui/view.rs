@@ -125,8 +125,10 @@ fn top(model: &Model, area: Rect, buf: &mut Buffer) {
     let joined = |parts: Vec<Part>| -> Line {
         let mut line = Line::new();
         for part in parts.into_iter().filter(|part| !part.spans.is_empty()) {
+            if !line.is_empty() {
+                line.push(Span::new("  ", Role::Text));
+            }
             line.extend(part.spans);
-            line.push(Span::new("  ", Role::Text));
         }
         line
     };
@@ -152,8 +154,8 @@ fn top(model: &Model, area: Rect, buf: &mut Buffer) {
         );
     }
     let end = joined(right);
-    let end_width = columns(paint::line_width(&end)).saturating_sub(1);
-    let end_x = area.right().saturating_sub(end_width).max(x);
+    let end_width = columns(paint::line_width(&end));
+    let end_x = area.right().saturating_sub(end_width + 1).max(x);
     let between = joined(middle);
     let gap = end_x.saturating_sub(x);
     let wanted = columns(paint::line_width(&between));
@@ -371,6 +373,10 @@ fn is_allowed(model: &Model, binding: &Binding) -> bool {
             let is_locked = matches!(world.access, Access::Locked | Access::Unlocked { .. });
             match binding.action {
                 keymap::Action::Unlock => is_locked,
+                keymap::Action::Enter => !model.pane().is_in_detail(),
+                keymap::Action::Back => {
+                    model.pane().is_in_detail() || !model.pane().filter_text().is_empty()
+                }
                 keymap::Action::Replay
                 | keymap::Action::Repair
                 | keymap::Action::Release
@@ -399,28 +405,35 @@ fn bar(model: &Model, area: Rect, buf: &mut Buffer) {
                 binding.keys.first().map(Key::to_string).unwrap_or_default(),
                 Role::Key,
             ),
-            Span::new(format!(" {}   ", name(model, binding)), Role::Text),
+            Span::new(format!(" {}", name(model, binding)), Role::Text),
         ]
     };
     // Help and quit are always there; the others as far as they fit.
     let (last, first): (Vec<&Binding>, Vec<&Binding>) =
         bindings.into_iter().partition(|binding| binding.bar >= 90);
-    let last: Line = last.into_iter().flat_map(text).collect();
+    let mut end = Line::new();
+    for binding in last {
+        if !end.is_empty() {
+            end.push(Span::new("   ", Role::Text));
+        }
+        end.extend(text(binding));
+    }
+    let last = end;
     let base = Some(world.theme.style(Role::Bar));
-    let last_width = columns(paint::line_width(&last)).saturating_sub(2);
-    let room = area.width.saturating_sub(last_width + 2);
+    let last_width = columns(paint::line_width(&last));
+    let room = area.width.saturating_sub(last_width + 4);
     let mut x = area.x + 1;
     for binding in first {
         let line = text(binding);
         let width = columns(paint::line_width(&line));
-        if x - area.x + width > room + 2 {
+        if x - area.x + width > room {
             break;
         }
-        x += paint::put_line(buf, (x, area.y), width, &line, world.theme, base);
+        x += paint::put_line(buf, (x, area.y), width, &line, world.theme, base) + 3;
     }
     paint::put_line(
         buf,
-        (area.right().saturating_sub(last_width), area.y),
+        (area.right().saturating_sub(last_width + 1), area.y),
         last_width,
         &last,
         world.theme,

@@ -274,13 +274,15 @@ impl World {
                 since(&unread.what)
             ));
         }
-        if standing.problem.is_none() && self.paused_at.is_none() && self.is_stale(&standing) {
-            if let Some(at) = standing.read_at {
-                out.push(format!(
-                    "no answer for {}: the data is that old",
-                    self.age(at)
-                ));
-            }
+        if standing.problem.is_none()
+            && self.paused_at.is_none()
+            && self.is_stale(&standing)
+            && let Some(at) = standing.read_at
+        {
+            out.push(format!(
+                "no answer for {}: the data is that old",
+                self.age(at)
+            ));
         }
         out
     }

@@ -5,6 +5,9 @@ mod help;
 mod output;
 mod sandbox;
 mod secrets;
+mod stage;
+mod steady;
+mod story;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -1,1 +1,9 @@
-//! x
+//! Stories on real servers: a team's own pipeline (MariaDB, RabbitMQ, a publisher in Python, a
+//! consumer of its own) that redrive is attached to. The binary is run as an operator runs it. Each
+//! story has its databases and its virtual host, and ends with the audit chain verified.
+
+mod attach;
+mod crash;
+mod redrive;
+mod shop;
+mod two_consoles;

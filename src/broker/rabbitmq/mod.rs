@@ -305,3 +305,6 @@ impl Broker for RabbitBroker {
 fn install_crypto() {
     drop(rustls::crypto::ring::default_provider().install_default());
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,11 +192,21 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// True when a row must carry its payload for this filter to be answered.
-    pub fn needs_payload(&self) -> bool {
-        self.terms
-            .iter()
-            .any(|term| matches!(&term.test, Test::Field { name, .. } if fields::is_payload(name)))
+    /// The terms that a list row can answer. A row matches when these do and [`Self::payload_terms`] do.
+    pub fn row_terms(&self) -> Self {
+        self.part(|term| !term.needs_payload())
+    }
+
+    /// The terms that need the payload, which list rows do not carry; `None` when there are none.
+    pub fn payload_terms(&self) -> Option<Self> {
+        Some(self.part(Term::needs_payload)).filter(|part| !part.is_empty())
+    }
+
+    fn part(&self, is_wanted: impl Fn(&Term) -> bool) -> Self {
+        let terms = self.terms.iter().filter(|term| is_wanted(term));
+        Self {
+            terms: terms.cloned().collect(),
+        }
     }
 
     /// Whether every term holds for `row` at the instant `now` (ages are measured from it).
@@ -231,6 +241,12 @@ impl Filter {
             slot.get_or_insert_with(|| value.clone());
         }
         out
+    }
+}
+
+impl Term {
+    fn needs_payload(&self) -> bool {
+        matches!(&self.test, Test::Field { name, .. } if fields::is_payload(name))
     }
 }
 

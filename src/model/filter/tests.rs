@@ -136,7 +136,11 @@ fn p_04_p_09_odd_payloads_have_no_paths_and_do_no_harm() {
         !is_match("payload.total>1", &letter()),
         "a list row carries no payload"
     );
-    assert!(Filter::parse("payload.total>1").is_ok_and(|f| f.needs_payload()));
+    let filter = Filter::parse("key:1 payload.total>1 !payload~x").expect("a filter");
+    assert_eq!(filter.row_terms().to_string(), "key:1");
+    let payload = filter.payload_terms().map(|terms| terms.to_string());
+    assert_eq!(payload.as_deref(), Some("payload.total>1 !payload~x"));
+    assert_eq!(filter.row_terms().payload_terms(), None);
 }
 
 #[rstest]
@@ -227,6 +231,58 @@ fn completions_offer_names_then_values() {
     assert_eq!(
         texts("key:1 ").len(),
         Filter::known_fields(FilterKind::DeadLetters).len()
+    );
+}
+
+/// The page of the manual, made from the tables.
+fn reference() -> String {
+    let mut out = String::from(
+        "# Filters\n\n\
+         Made from the program itself: `UPDATE_DOCS=1 cargo test --lib model::filter` writes this file.\n\n\
+         The same language behind `/` in the console and `--filter` on the command line:\n\n\
+         ```text\n\
+         type:order.created age>10m key:8812 error~timeout payload.total>100 !owner:mia \"two words\"\n\
+         ```\n\n\
+         | write | it holds when |\n|---|---|\n\
+         | `field:value` | equal; `*` stands for any run of characters; `field:\"\"` finds what has none |\n\
+         | `field~value` | contains, whatever the case |\n\
+         | `field>value`, `>=`, `<`, `<=` | numbers, exactly and at any length; ages as `10m`, `1h30m`, `2d` |\n\
+         | `payload.a.b:value` | the value under a path in a JSON payload; `*` is every element, `0` the first |\n\
+         | `word`, `\"two words\"` | some text of the row contains it |\n\
+         | `!term` | the term does not hold |\n\n\
+         All terms must hold. In quotes, `\\\"`, `\\\\` and `\\*` mean the character itself. A value that is not known\n\
+         is no number: `attempts>3` never holds for a layout without attempts. A payload that\n\
+         is no JSON, or nested too deep to be read, has no paths: terms on it do not hold.\n",
+    );
+    for kind in FilterKind::ALL {
+        let head = format!("\n## {kind:?}\n\n| field | compares as | |\n|---|---|---|\n");
+        out += &head;
+        for spec in Filter::known_fields(kind) {
+            let compares = match spec.kind {
+                FieldKind::Text if spec.values.is_empty() => "text".to_owned(),
+                FieldKind::Text => spec.values.join(", "),
+                FieldKind::Number => "number".to_owned(),
+                FieldKind::Age => "length of time".to_owned(),
+                FieldKind::Payload => "what is found there".to_owned(),
+            };
+            let row = format!("| `{}` | {compares} | {} |\n", spec.name, spec.help);
+            out += &row;
+        }
+    }
+    out
+}
+
+#[test]
+fn the_manual_lists_every_field() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/filter.md");
+    let made = reference();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &made).expect("docs/filter.md is written");
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "docs/filter.md is old: UPDATE_DOCS=1 cargo test --lib model::filter"
     );
 }
 

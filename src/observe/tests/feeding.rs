@@ -25,6 +25,7 @@ pub(super) fn views(active: &[&'static str]) -> Views {
             consumer: None,
             event_type: None,
             error_class: None,
+            payload: None,
             after: None,
             limit: 100,
         },

@@ -14,10 +14,11 @@ use crate::config::Context;
 use crate::config::load::{Secrets, parse};
 use crate::model::count::Count;
 use crate::model::dead_letter::{NewDeath, Whereabouts};
+use crate::model::filter::Filter;
 use crate::model::ids::{AggregateId, ConsumerName, EventId};
 use crate::model::message::{FieldTable, Message, Payload};
 use crate::model::outbox::NewEvent;
-use crate::observe::{Feeds, Observer};
+use crate::observe::{DeadLettersView, Feeds, Observer, OutboxView};
 use crate::ports::Ports;
 use crate::store::Store;
 use crate::store::sql::SqlStore;
@@ -155,6 +156,31 @@ async fn a_pipeline_is_seen_with_one_of_its_databases_gone() {
     assert_eq!(orders.page.rows.len(), 12);
     let billing = outbox.services[1].unread.as_ref().expect("billing is gone");
     assert!(billing.is_unreachable, "{billing:?}");
+
+    for (filter, rows) in [
+        ("payload.order_id:4634343214213523454", 12),
+        ("payload.order_id:4634343214213523455", 0),
+    ] {
+        // P-06: the neighbour of a number above 2^53 is another number.
+        let payload = Some(Filter::parse(filter).expect("a filter"));
+        let view = OutboxView {
+            payload: payload.clone(),
+            ..outbox_view()
+        };
+        let outbox = observer.outbox(&view).await;
+        let orders = outbox.services[0].value.as_ref().expect("orders is there");
+        assert_eq!(orders.page.rows.len(), rows, "{filter}");
+        let view = DeadLettersView {
+            payload,
+            ..dead_letters_view()
+        };
+        let letters = observer.dead_letters(&view).await;
+        let facts = letters.services[0]
+            .value
+            .as_ref()
+            .expect("inventory is there");
+        assert_eq!(facts.page.rows.len(), rows.min(1), "{filter}");
+    }
 
     let letters = observer.dead_letters(&dead_letters_view()).await;
     let facts = letters.services[0]

@@ -311,7 +311,10 @@ async fn table_lines(
         .iter()
         .map(|row| row.text(0))
         .collect::<SqlResult<Vec<_>>>()?;
-    let create = format!("`redrive migrate {} --apply` creates it", db.service);
+    let create = format!(
+        "`redrive migrate --service {} --apply` creates it",
+        db.service
+    );
     if columns.is_empty() {
         return Ok(vec![line(
             &subject,

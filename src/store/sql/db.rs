@@ -199,10 +199,10 @@ impl Db {
         let Some(outbox) = &self.outbox else {
             return Err(Fault::unsupported("has no outbox in the configuration"));
         };
-        if let Some(found) = outbox.statements.read().await.as_ref() {
-            if found.good_until.is_none_or(|until| Instant::now() < until) {
-                return Ok((layout, Arc::clone(&found.statements)));
-            }
+        if let Some(found) = outbox.statements.read().await.as_ref()
+            && found.good_until.is_none_or(|until| Instant::now() < until)
+        {
+            return Ok((layout, Arc::clone(&found.statements)));
         }
         let mut session = self.read().await?;
         let indexes = find_outbox_indexes(&mut session, layout).await?;

@@ -18,40 +18,84 @@ use super::fault::{Fault, SqlResult};
 /// A filtered page reads at most so many times its length.
 const SCAN_FACTOR: u64 = 20;
 
-/// Open letters by cause.
+/// Causes that are listed; a cause with fewer letters than these is left out.
+const GROUPS: usize = 200;
+
+/// Open and replaying letters by cause.
 pub async fn groups(db: &Db) -> SqlResult<DeadLetterGroups> {
     let statements = db.letters()?;
     let cap = db.count_cap;
-    let stop = limit(cap.saturating_add(1));
+    let minute = Value::Int(-60_000_000);
     let mut session = db.read().await?;
     let summary = session
         .fetch_optional(
             &statements.summary,
-            &[
-                stop.clone(),
-                stop.clone(),
-                Value::Int(-60_000_000),
-                stop.clone(),
-            ],
+            &[limit(cap), limit(cap), minute.clone(), limit(cap), minute],
         )
         .await?
         .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
     let now = summary.time(0)?;
-    let (open, replaying) = (summary.count(1)?, summary.count(2)?);
-    let groups = session
-        .fetch(&statements.groups, &[limit(cap), limit(cap)])
-        .await?
-        .iter()
-        .map(group_of)
-        .collect::<SqlResult<Vec<_>>>()?;
+    let mut all = Vec::new();
+    let mut counts = Vec::new();
+    for (status, last_counted) in [
+        (DeadLetterStatus::Open, summary.int_or_null(1)?),
+        (DeadLetterStatus::Replaying, summary.int_or_null(2)?),
+    ] {
+        let since = Value::Int(last_counted.unwrap_or(0));
+        let found = session
+            .fetch(
+                &statements.groups,
+                &[text(status.word()), since, limit(GROUPS as u64)],
+            )
+            .await?
+            .iter()
+            .map(group_of)
+            .collect::<SqlResult<Vec<_>>>()?;
+        let listed = found.iter().map(|group| group.count).sum();
+        counts.push(match last_counted {
+            Some(_) => Count::AtLeast(cap),
+            None if found.len() < GROUPS => Count::Exact(listed),
+            None => Count::AtLeast(listed),
+        });
+        found.into_iter().for_each(|group| merge(&mut all, group));
+    }
+    all.sort_by(|a, b| {
+        let key = |group: &DeadLetterGroup| (group.consumer.clone(), group.error_class.clone());
+        b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
+    });
+    let is_cut = all.len() > GROUPS;
+    all.truncate(GROUPS);
     Ok(DeadLetterGroups {
-        groups,
-        open: Some(Count::capped(open, cap)),
-        replaying: Some(Count::capped(replaying, cap)),
+        groups: all,
+        open: counts.first().copied(),
+        replaying: counts.get(1).copied(),
         oldest_open_s: summary.time_or_null(3)?.map(|at| now.seconds_since(at)),
-        deaths_last_minute: Some(Count::capped(summary.count(4)?, cap)),
-        truncated: open > cap || replaying > cap,
+        deaths_last_minute: Some(summary.capped(4, cap)?),
+        truncated: is_cut || counts.iter().any(|count| !matches!(count, Count::Exact(_))),
     })
+}
+
+/// Adds a group to those of another status.
+fn merge(all: &mut Vec<DeadLetterGroup>, group: DeadLetterGroup) {
+    let same = all.iter_mut().find(|known| {
+        known.consumer == group.consumer
+            && known.event_type == group.event_type
+            && known.error_class == group.error_class
+    });
+    let Some(known) = same else {
+        all.push(group);
+        return;
+    };
+    known.count += group.count;
+    known.first_died_at = known.first_died_at.min(group.first_died_at);
+    known.last_died_at = known.last_died_at.max(group.last_died_at);
+    // One value for a group only when every letter has it.
+    if known.owner != group.owner {
+        known.owner = None;
+    }
+    if known.note != group.note {
+        known.note = None;
+    }
 }
 
 fn group_of(row: &Row) -> SqlResult<DeadLetterGroup> {

@@ -46,7 +46,7 @@ impl Dialect {
     /// on the column can be used.
     pub const fn bound_time(self) -> &'static str {
         match self {
-            Self::MySql => "(TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL ? MICROSECOND)",
+            Self::MySql => "(TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND)",
             Self::Sqlite => "?",
         }
     }
@@ -54,9 +54,7 @@ impl Dialect {
     /// Microseconds since the epoch of an expression that is a time as stored.
     pub fn micros(self, expression: &str) -> String {
         match self {
-            Self::MySql => format!(
-                "CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {expression}) AS SIGNED)"
-            ),
+            Self::MySql => format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {expression})"),
             Self::Sqlite => format!("CAST({expression} AS INTEGER)"),
         }
     }

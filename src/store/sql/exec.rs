@@ -2,61 +2,99 @@
 //! out. A [`Session`] that is dropped in the middle of something is cut off from its pool, so that no
 //! half-open transaction is ever handed to the next user.
 
-use sqlx::mysql::{MySqlArguments, MySqlRow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
-    Arguments as _, AssertSqlSafe, Column as _, Executor as _, MySql, MySqlPool, Row as _, Sqlite,
-    SqlitePool, TypeInfo as _, ValueRef as _,
+    Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _,
+    Executor as _, MySql, MySqlPool, Row as _, Sqlite, SqlitePool, TypeInfo as _, ValueRef as _,
 };
 
 use crate::base::clock::Timestamp;
+use crate::model::count::Count;
 use crate::store::Value;
 
 use super::dialect::Dialect;
 use super::fault::{Fault, SqlResult};
 
+/// Room for a packet's own bytes.
+const PACKET_SLACK: usize = 1024;
+
 /// A pool of one product.
-#[derive(Clone, Debug)]
 pub enum Pool {
     /// MySQL, MariaDB.
-    MySql(MySqlPool),
+    MySql(Box<MySqlSessions>),
     /// SQLite.
     Sqlite(SqlitePool),
+}
+
+/// Sessions of a MySQL or MariaDB server.
+pub struct MySqlSessions {
+    /// The pool.
+    pub pool: MySqlPool,
+    /// What it connects with.
+    pub options: MySqlConnectOptions,
+    /// One first connection at a time.
+    pub gate: tokio::sync::Mutex<()>,
+    /// The server's `max_allowed_packet`; 0 until known.
+    pub packet_bytes_max: Arc<AtomicU64>,
+}
+
+impl MySqlSessions {
+    /// Takes a session. While the pool is empty one connection is tried first: the pool itself would
+    /// try a refusing server ten times and more before it says so, and then not why.
+    async fn acquire(&self) -> Result<PoolConnection<MySql>, sqlx::Error> {
+        if self.pool.size() == 0 {
+            let _one_at_a_time = self.gate.lock().await;
+            if self.pool.size() == 0 {
+                self.options.connect().await?.close().await?;
+            }
+        }
+        self.pool.acquire().await
+    }
 }
 
 impl Pool {
     /// Takes a session from the pool, connecting if needed; bounded by the pool's acquire timeout.
     pub async fn session(&self) -> SqlResult<Session> {
-        let connection = match self {
-            Self::MySql(pool) => Connection::MySql(pool.acquire().await?),
-            Self::Sqlite(pool) => Connection::Sqlite(pool.acquire().await?),
+        let (connection, packet_bytes_max) = match self {
+            Self::MySql(sessions) => (
+                Borrowed::MySql(sessions.acquire().await?),
+                sessions.packet_bytes_max.load(Ordering::Relaxed),
+            ),
+            Self::Sqlite(pool) => (Borrowed::Sqlite(pool.acquire().await?), 0),
         };
         Ok(Session {
             connection: Some(connection),
             is_clean: true,
+            packet_bytes_max,
         })
     }
 
     /// Closes it; waits for sessions to come back.
     pub async fn close(&self) {
         match self {
-            Self::MySql(pool) => pool.close().await,
+            Self::MySql(sessions) => sessions.pool.close().await,
             Self::Sqlite(pool) => pool.close().await,
         }
     }
 }
 
-enum Connection {
+enum Borrowed {
     MySql(PoolConnection<MySql>),
     Sqlite(PoolConnection<Sqlite>),
 }
 
 /// One borrowed connection.
 pub struct Session {
-    connection: Option<Connection>,
+    connection: Option<Borrowed>,
     /// True between statements outside a transaction: only then may the pool have it back.
     is_clean: bool,
+    /// What the server takes in one statement; 0: unknown or no limit.
+    packet_bytes_max: u64,
 }
 
 impl Drop for Session {
@@ -66,8 +104,8 @@ impl Drop for Session {
         }
         // Dropping a detached connection closes its socket; the server rolls back.
         match self.connection.take() {
-            Some(Connection::MySql(connection)) => drop(connection.detach()),
-            Some(Connection::Sqlite(connection)) => drop(connection.detach()),
+            Some(Borrowed::MySql(connection)) => drop(connection.detach()),
+            Some(Borrowed::Sqlite(connection)) => drop(connection.detach()),
             None => {}
         }
     }
@@ -77,21 +115,22 @@ impl Session {
     /// The dialect it speaks.
     pub const fn dialect(&self) -> Dialect {
         match self.connection {
-            Some(Connection::Sqlite(_)) => Dialect::Sqlite,
-            Some(Connection::MySql(_)) | None => Dialect::MySql,
+            Some(Borrowed::Sqlite(_)) => Dialect::Sqlite,
+            Some(Borrowed::MySql(_)) | None => Dialect::MySql,
         }
     }
 
     /// Runs a statement; returns the rows it matched.
     pub async fn execute(&mut self, statement: &str, values: &[Value]) -> SqlResult<u64> {
+        self.check_size(statement, values)?;
         let was_clean = std::mem::replace(&mut self.is_clean, false);
         let sql = AssertSqlSafe(statement.to_owned());
         let matched = match self.connection.as_mut() {
-            Some(Connection::MySql(c)) => (&mut **c)
+            Some(Borrowed::MySql(c)) => (&mut **c)
                 .execute((sql, Some(mysql_arguments(values)?)))
                 .await
                 .map(|done| done.rows_affected()),
-            Some(Connection::Sqlite(c)) => (&mut **c)
+            Some(Borrowed::Sqlite(c)) => (&mut **c)
                 .execute((sql, Some(sqlite_arguments(values)?)))
                 .await
                 .map(|done| done.rows_affected()),
@@ -102,16 +141,37 @@ impl Session {
         Ok(matched?)
     }
 
+    /// A server that gets more than it takes closes the connection, which looks like an outage; a row that
+    /// is too big never fits, so it is said here.
+    fn check_size(&self, statement: &str, values: &[Value]) -> SqlResult<()> {
+        let bound: usize = values
+            .iter()
+            .map(|value| match value {
+                Value::Null | Value::Int(_) => 8,
+                Value::Text(text) => text.len(),
+                Value::Bytes(bytes) => bytes.len(),
+            })
+            .sum();
+        let bytes = (statement.len() + bound + PACKET_SLACK) as u64;
+        if self.packet_bytes_max > 0 && bytes > self.packet_bytes_max {
+            return Err(Fault::Invalid(format!(
+                "{bytes} bytes do not fit the server's max_allowed_packet of {} bytes: raise it",
+                self.packet_bytes_max
+            )));
+        }
+        Ok(())
+    }
+
     /// Runs a statement and collects its rows. Every statement here has a LIMIT.
     pub async fn fetch(&mut self, statement: &str, values: &[Value]) -> SqlResult<Vec<Row>> {
         let was_clean = std::mem::replace(&mut self.is_clean, false);
         let sql = AssertSqlSafe(statement.to_owned());
         let rows = match self.connection.as_mut() {
-            Some(Connection::MySql(c)) => (&mut **c)
+            Some(Borrowed::MySql(c)) => (&mut **c)
                 .fetch_all((sql, Some(mysql_arguments(values)?)))
                 .await
                 .map(|rows| rows.iter().map(mysql_row).collect::<SqlResult<Vec<_>>>()),
-            Some(Connection::Sqlite(c)) => (&mut **c)
+            Some(Borrowed::Sqlite(c)) => (&mut **c)
                 .fetch_all((sql, Some(sqlite_arguments(values)?)))
                 .await
                 .map(|rows| rows.iter().map(sqlite_row).collect::<SqlResult<Vec<_>>>()),
@@ -135,8 +195,8 @@ impl Session {
         let was_clean = std::mem::replace(&mut self.is_clean, false);
         let sql = AssertSqlSafe(statement.to_owned());
         let done = match self.connection.as_mut() {
-            Some(Connection::MySql(c)) => (&mut **c).execute(sql).await.map(|_| ()),
-            Some(Connection::Sqlite(c)) => (&mut **c).execute(sql).await.map(|_| ()),
+            Some(Borrowed::MySql(c)) => (&mut **c).execute(sql).await.map(|_| ()),
+            Some(Borrowed::Sqlite(c)) => (&mut **c).execute(sql).await.map(|_| ()),
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
@@ -277,6 +337,12 @@ impl Row {
     /// A count.
     pub fn count(&self, index: usize) -> SqlResult<u64> {
         Ok(u64::try_from(self.int(index)?).unwrap_or(0))
+    }
+
+    /// A count that is negative when there are more rows than `cap`.
+    pub fn capped(&self, index: usize, cap: u64) -> SqlResult<Count> {
+        let counted = self.int(index)?;
+        Ok(u64::try_from(counted).map_or(Count::AtLeast(cap), Count::Exact))
     }
 
     /// A text or NULL.

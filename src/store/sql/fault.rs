@@ -105,13 +105,13 @@ pub fn kind_of(error: &sqlx::Error) -> Kind {
             }
             kind_of_sqlite(&database.code().unwrap_or_default())
         }
+        // A connection that broke in the middle of an answer reads as a protocol error.
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => Kind::Unavailable,
-        // A connection that broke in the middle of an answer reads as a protocol error.
-        sqlx::Error::Protocol(_) => Kind::Unavailable,
         _ => Kind::Other,
     }
 }
@@ -211,7 +211,7 @@ fn of_driver(
         },
         Kind::Mapping => StoreError::Mapping {
             service,
-            table: "a table or column is missing".to_owned(),
+            table: missing_name(&detail),
             problem: format!("{detail}; `redrive check` lists what is missing"),
         },
         Kind::Unavailable => StoreError::Unavailable { service, detail },
@@ -226,6 +226,19 @@ fn of_driver(
             detail,
         },
     }
+}
+
+/// The table a server misses, out of its words: `Table 'shop.outbox_events' doesn't exist` and
+/// `no such table: outbox_events`.
+fn missing_name(words: &str) -> String {
+    let quoted = words
+        .strip_prefix("Table '")
+        .and_then(|rest| rest.split_once('\''))
+        .map(|(name, _)| name.rsplit('.').next().unwrap_or(name));
+    quoted
+        .or_else(|| words.strip_prefix("no such table: "))
+        .unwrap_or("a mapped table")
+        .to_owned()
 }
 
 /// The driver's words in one line, cut, and without anything of the connection's URL.
@@ -266,7 +279,19 @@ mod tests {
     #[case(1969, Kind::TimedOut)]
     #[case(1062, Kind::Duplicate)]
     #[case(1366, Kind::Other)]
+    #[case(1153, Kind::Other)]
     fn server_numbers_have_kinds(#[case] number: u16, #[case] kind: Kind) {
         assert_eq!(kind_of_number(number), kind);
+    }
+
+    #[rstest]
+    #[case(
+        "Table 'shop.outbox_events' doesn't exist (error 1146)",
+        "outbox_events"
+    )]
+    #[case("no such table: outbox_events", "outbox_events")]
+    #[case("Unknown column 'x' in 'field list'", "a mapped table")]
+    fn a_missing_table_is_named(#[case] words: &str, #[case] name: &str) {
+        assert_eq!(missing_name(words), name);
     }
 }

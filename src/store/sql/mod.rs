@@ -14,6 +14,7 @@ mod dead_letter;
 mod death;
 mod dialect;
 mod exec;
+mod facts;
 mod fault;
 mod journal;
 mod migrate;
@@ -35,7 +36,6 @@ use crate::base::backoff::Backoff;
 use crate::base::deadline::within;
 use crate::base::tasks::Tasks;
 use crate::config::{ConfigError, Service, Thresholds};
-use crate::mapping::{ColumnAction, SafetyWord};
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::count::Count;
 use crate::model::dead_letter::{
@@ -52,12 +52,11 @@ use crate::model::saga::Saga;
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, Store, StoreError,
-    StoreFacts, StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Store, StoreError, StoreFacts,
+    StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
-use version::Product;
 
 /// Tries of a transaction that meets locks.
 const TRIES: u32 = 4;
@@ -155,49 +154,10 @@ macro_rules! call {
     }};
 }
 
-fn safety(action: &ColumnAction, has_journal: bool) -> Safety {
-    if !has_journal {
-        return Safety::Impossible(
-            "this service has no journal: set `journal = true` and run `redrive migrate`"
-                .to_owned(),
-        );
-    }
-    match action.safety {
-        SafetyWord::Safe if action.is_possible => Safety::Safe,
-        SafetyWord::Duplicates if action.is_possible => {
-            Safety::MayDuplicate(action.because.clone())
-        }
-        SafetyWord::NeedsApp => Safety::NeedsApplication(action.because.clone()),
-        SafetyWord::Safe | SafetyWord::Duplicates | SafetyWord::Unsupported => {
-            Safety::Impossible(action.because.clone())
-        }
-    }
-}
-
 #[async_trait]
 impl Store for SqlStore {
     fn facts(&self) -> StoreFacts {
-        let db = &self.db;
-        let layout = db.outbox.as_ref().map(|outbox| &outbox.layout);
-        let product = match (db.server(), db.dialect()) {
-            (Some(server), _) => server.product,
-            (None, dialect::Dialect::MySql) => Product::MySql,
-            (None, dialect::Dialect::Sqlite) => Product::Sqlite,
-        };
-        let none = || Safety::Impossible("this service has no outbox".to_owned());
-        let has_journal = db.journal.is_some();
-        StoreFacts {
-            service: db.service.clone(),
-            product: product.word().to_owned(),
-            outbox_layout: layout.map(|layout| layout.layout.clone()),
-            consumer: db.inbox.as_ref().map(|inbox| inbox.consumer.clone()),
-            has_dead_letters: db.letters.is_some(),
-            has_sagas: db.sagas.is_some(),
-            has_journal,
-            is_fenced: layout.is_some_and(|l| l.token.is_some() && l.lease_until.is_some()),
-            outbox_replay: layout.map_or_else(none, |l| safety(&l.replay, has_journal)),
-            release: layout.map_or_else(none, |l| safety(&l.release, has_journal)),
-        }
+        facts::of(&self.db)
     }
 
     async fn probe(&self) -> StoreResult<StoreProbe> {
@@ -308,8 +268,10 @@ impl Store for SqlStore {
         after: Option<&Cursor>,
         limit: u32,
     ) -> StoreResult<Page<Operation>> {
-        let after = after.cloned();
-        call!(self, "operations page", operation::page, [after], [limit])
+        let start = operation::PageStart {
+            after: after.cloned(),
+        };
+        call!(self, "operations page", operation::page, [start], [limit])
     }
 
     async fn operation(&self, id: &OperationId) -> StoreResult<Option<Operation>> {

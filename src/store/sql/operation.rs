@@ -11,11 +11,18 @@ use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 use super::statement::{IDS_MAX, JournalStatements};
 
+/// Where a page of operations starts.
+#[derive(Clone)]
+pub struct PageStart {
+    /// After this one; `None`: with the newest.
+    pub after: Option<Cursor>,
+}
+
 /// Operations, newest first, without items.
-pub async fn page(db: &Db, after: &Option<Cursor>, rows_max: u32) -> SqlResult<Page<Operation>> {
+pub async fn page(db: &Db, start: &PageStart, rows_max: u32) -> SqlResult<Page<Operation>> {
     let statements = db.journal()?;
     let mut values = Vec::new();
-    let statement = match after {
+    let statement = match &start.after {
         None => &statements.page_first,
         Some(after) => {
             let at = Value::Int(after.at.micros());

@@ -27,7 +27,8 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
     let (layout, statements) = db.outbox().await?;
     let words = &layout.words;
     let cap = db.count_cap;
-    let stop = limit(cap.saturating_add(1));
+    let capped = |condition: &[Value]| [condition, &[limit(cap)], condition].concat();
+    let pending = text(&words.pending);
     let mut values = Vec::new();
     for word in [
         &words.pending,
@@ -35,19 +36,15 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
         &words.sending,
         &words.failed,
     ] {
-        values.extend([text(word), stop.clone()]);
+        values.extend(capped(&[text(word)]));
     }
-    values.push(text(&words.pending));
+    values.push(pending.clone());
     if statements.count_parts.leases {
-        values.extend([text(&words.sending), stop.clone()]);
+        values.extend(capped(&[text(&words.sending)]));
     }
     if statements.count_parts.created {
-        values.extend([
-            text(&words.pending),
-            text(&words.sent),
-            Value::Int(-60_000_000),
-            stop.clone(),
-        ]);
+        values.push(pending);
+        values.extend(capped(&[text(&words.sent), Value::Int(-60_000_000)]));
     }
     let mut session = db.read().await?;
     let row = session
@@ -55,7 +52,7 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
         .await?
         .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
     let now = row.time(0)?;
-    let capped = |index: usize| -> SqlResult<Count> { Ok(Count::capped(row.count(index)?, cap)) };
+    let capped = |index: usize| row.capped(index, cap);
     let optional = |index: usize| -> SqlResult<Option<Count>> {
         row.int_or_null(index)?.map(|_| capped(index)).transpose()
     };

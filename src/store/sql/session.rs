@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::base::secret::SecretUrl;
 use crate::config::ConfigError;
 
 use super::dialect::Dialect;
-use super::exec::Pool;
+use super::exec::{MySqlSessions, Pool};
 use super::version::{Product, Server};
 
 /// Sessions that look: enough for three feeds at once, few enough not to be noticed.
@@ -83,21 +84,28 @@ fn open_mysql(options: MySqlConnectOptions, statement_timeout: Duration, read_on
         .no_engine_substitution(false)
         .disable_statement_logging();
     let server = Arc::new(OnceLock::new());
+    let packet_bytes_max = Arc::new(AtomicU64::new(0));
     let pool = |max: u32, is_reader: bool| {
         let server = Arc::clone(&server);
+        let packet = Arc::clone(&packet_bytes_max);
         let pool = MySqlPoolOptions::new()
             .max_connections(max)
             .min_connections(0)
             .acquire_timeout(statement_timeout)
             .idle_timeout(Duration::from_mins(5))
             .after_connect(move |connection, _| {
-                let server = Arc::clone(&server);
+                let (server, packet) = (Arc::clone(&server), Arc::clone(&packet));
                 Box::pin(async move {
-                    set_up_mysql(connection, &server, statement_timeout, is_reader).await
+                    set_up_mysql(connection, &server, &packet, statement_timeout, is_reader).await
                 })
             })
             .connect_lazy_with(options.clone());
-        Pool::MySql(pool)
+        Pool::MySql(Box::new(MySqlSessions {
+            pool,
+            options: options.clone(),
+            gate: tokio::sync::Mutex::new(()),
+            packet_bytes_max: Arc::clone(&packet_bytes_max),
+        }))
     };
     Pools {
         dialect: Dialect::MySql,
@@ -111,13 +119,16 @@ fn open_mysql(options: MySqlConnectOptions, statement_timeout: Duration, read_on
 async fn set_up_mysql(
     connection: &mut MySqlConnection,
     server: &OnceLock<Server>,
+    packet_bytes_max: &AtomicU64,
     statement_timeout: Duration,
     is_reader: bool,
 ) -> Result<(), sqlx::Error> {
-    let version: String = connection
-        .fetch_one("SELECT VERSION()")
-        .await?
-        .try_get_unchecked(0)?;
+    let row = connection
+        .fetch_one("SELECT VERSION(), CAST(@@max_allowed_packet AS SIGNED)")
+        .await?;
+    let version: String = row.try_get_unchecked(0)?;
+    let packet: i64 = row.try_get_unchecked(1)?;
+    packet_bytes_max.store(u64::try_from(packet).unwrap_or(0), Ordering::Relaxed);
     let found = Server::parse_mysql(&version).unwrap_or(Server {
         product: Product::MySql,
         version: (0, 0, 0),
@@ -129,7 +140,7 @@ async fn set_up_mysql(
         .execute(
             "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_DATE,\
              NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', \
-             innodb_lock_wait_timeout = 2",
+             innodb_lock_wait_timeout = 2, lock_wait_timeout = 5",
         )
         .await?;
     connection

@@ -202,10 +202,10 @@ impl Form {
                 if !checks.contains(&typed) {
                     return self.refuse("that is none of these checks", 0);
                 }
-                if let Request::Replay { overrides, .. } = &mut request {
-                    if !overrides.contains(&typed) {
-                        overrides.push(typed);
-                    }
+                if let Request::Replay { overrides, .. } = &mut request
+                    && !overrides.contains(&typed)
+                {
+                    overrides.push(typed);
                 }
                 FormStep::Plan(request)
             }

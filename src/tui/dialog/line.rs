@@ -373,7 +373,7 @@ impl LineEdit {
         let rect = Rect {
             x: screen.x,
             y: screen.bottom() - 1 - columns(count),
-            width: screen.width.min(72),
+            width: screen.width,
             height: columns(count),
         };
         paint::clear(buf, rect);

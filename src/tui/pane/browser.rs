@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::model::filter::Filter;
+use crate::tui::dialog::form::wrap;
 use crate::tui::keymap::Action;
 use crate::tui::theme::Role;
 use crate::tui::widget::doc::Doc;
@@ -51,10 +52,10 @@ impl Browser {
     pub fn sync(&mut self, ids: Vec<String>, total: usize) {
         self.total = total;
         self.list.sync(ids);
-        if let Some(wanted) = self.wanted.take() {
-            if !self.list.select(&wanted) {
-                self.wanted = Some(wanted);
-            }
+        if let Some(wanted) = self.wanted.take()
+            && !self.list.select(&wanted)
+        {
+            self.wanted = Some(wanted);
         }
     }
 
@@ -280,29 +281,45 @@ pub fn headline(
 
 /// Draws what a feed could not read, worst first, at most three lines; returns the area left.
 pub fn problems(buf: &mut Buffer, area: Rect, feed: &str, world: &World) -> Rect {
-    let lines = world.problems(feed);
+    let lines = problem_lines(feed, area.width, world);
     let (top, rest) = paint::split_top(area, problem_rows(area, feed, world));
     for (offset, text) in lines.iter().take(usize::from(top.height)).enumerate() {
         let y = top.y + paint::columns(offset);
-        let hidden = lines.len().saturating_sub(usize::from(top.height));
-        let more = if offset + 1 == usize::from(top.height) && hidden > 0 {
-            format!("   (and {hidden} more)")
-        } else {
-            String::new()
-        };
-        paint::put_line(
+        paint::put(
             buf,
-            (top.x + 1, y),
+            top.x + 1,
+            y,
             top.width.saturating_sub(2),
-            &[
-                Span::new("✖ ", Role::Bad),
-                Span::new(format!("{text}{more}"), Role::Bad),
-            ],
-            world.theme,
-            None,
+            text,
+            world.theme.style(Role::Bad),
+        );
+    }
+    if lines.len() > usize::from(top.height) && top.height > 0 {
+        paint::put(
+            buf,
+            top.right().saturating_sub(2),
+            top.bottom() - 1,
+            1,
+            "…",
+            world.theme.style(Role::Bad),
         );
     }
     rest
+}
+
+/// The problems of a feed, wrapped: the end of a sentence says how old the data is.
+fn problem_lines(feed: &str, width: u16, world: &World) -> Vec<String> {
+    let width = usize::from(width.saturating_sub(5)).max(10);
+    world
+        .problems(feed)
+        .iter()
+        .flat_map(|text| {
+            wrap(text, width)
+                .into_iter()
+                .enumerate()
+                .map(|(row, text)| format!("{} {text}", if row == 0 { "✖" } else { " " }))
+        })
+        .collect()
 }
 
 /// An area without its first rows.
@@ -312,7 +329,7 @@ pub fn below(area: Rect, rows: u16) -> Rect {
 
 /// How many rows [`problems`] takes.
 pub fn problem_rows(area: Rect, feed: &str, world: &World) -> u16 {
-    paint::columns(world.problems(feed).len())
+    paint::columns(problem_lines(feed, area.width, world).len())
         .min(3)
         .min(area.height.saturating_sub(3))
 }

@@ -172,19 +172,16 @@ impl<L: Listing> Pane for ListPane<L> {
             .list
             .selected()
             .and_then(|index| Self::row(&L::parts(world), self.rows.get(index)));
-        let asks = match self.listing.act(action, selected, world) {
-            Some(asks) => {
-                if asks.contains(&Ask::Watch) {
-                    self.browser.reset();
-                }
-                asks
+        let asks = if let Some(asks) = self.listing.act(action, selected, world) {
+            if asks.contains(&Ask::Watch) {
+                self.browser.reset();
             }
-            None => {
-                if self.browser.act(action) && action == Action::Back {
-                    self.sync(world);
-                }
-                Vec::new()
+            asks
+        } else {
+            if self.browser.act(action) && action == Action::Back {
+                self.sync(world);
             }
+            Vec::new()
         };
         self.refresh_detail(world);
         asks

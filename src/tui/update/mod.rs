@@ -72,17 +72,17 @@ fn due(model: &mut Model) -> Vec<Effect> {
     if model.toast.as_ref().is_some_and(|toast| toast.until <= now) {
         model.toast = None;
     }
-    if let Some(Overlay::Plan(dialog)) = &mut model.overlay {
-        if let Some((plan, confirmation)) = dialog.take_confirmed(now) {
-            let job = dialog.job;
-            model.applying.insert(job);
-            effects.push(Effect::Apply(job, plan, confirmation));
-        }
+    if let Some(Overlay::Plan(dialog)) = &mut model.overlay
+        && let Some((plan, confirmation)) = dialog.take_confirmed(now)
+    {
+        let job = dialog.job;
+        model.applying.insert(job);
+        effects.push(Effect::Apply(job, plan, confirmation));
     }
-    if let Some(since) = model.quit_since {
-        if model.applying.is_empty() || now >= since.plus(QUIT_PATIENCE) {
-            model.exit.get_or_insert(Exit::Quit);
-        }
+    if let Some(since) = model.quit_since
+        && (model.applying.is_empty() || now >= since.plus(QUIT_PATIENCE))
+    {
+        model.exit.get_or_insert(Exit::Quit);
     }
     effects
 }
@@ -129,18 +129,13 @@ fn take(model: &mut Model, fresh: Fresh) {
         Fresh::Operations(_) => PaneId::Operations,
         Fresh::Audit(_) => PaneId::Audit,
     };
-    if let Fresh::Operations(reading) = &fresh {
-        if let (Some(Overlay::Plan(dialog)), Some(value)) =
-            (&mut model.overlay, reading.value.as_deref())
-        {
-            for operation in value
-                .services
-                .iter()
-                .filter_map(|part| part.value.as_ref())
-                .flatten()
-            {
-                dialog.moved(operation);
-            }
+    if let Fresh::Operations(reading) = &fresh
+        && let Some(Overlay::Plan(dialog)) = &mut model.overlay
+        && let Some(value) = reading.value.as_deref()
+    {
+        let services = value.services.iter();
+        for operation in services.filter_map(|part| part.value.as_ref()).flatten() {
+            dialog.moved(operation);
         }
     }
     model.world.take(fresh);
@@ -320,13 +315,13 @@ fn everywhere(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
             model.toast = Some(Toast::note("reading again …", now));
             watch(model, true).into_iter().collect()
         }
-        Action::Copy => match model.pane().subject(&model.world) {
-            Some(id) => vec![Effect::Terminal(TerminalEffect::Copy(id))],
-            None => {
-                model.toast = Some(Toast::note("nothing to copy is under the cursor", now));
-                Vec::new()
+        Action::Copy => {
+            if let Some(id) = model.pane().subject(&model.world) {
+                return Some(vec![Effect::Terminal(TerminalEffect::Copy(id))]);
             }
-        },
+            model.toast = Some(Toast::note("nothing to copy is under the cursor", now));
+            Vec::new()
+        }
         Action::Export => vec![export(model)],
         Action::Unlock => match model.world.access {
             Access::Locked => {

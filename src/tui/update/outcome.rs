@@ -85,20 +85,20 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
 
 /// The plan dialog, if the answer is for it.
 fn planned(model: &mut Model, job: Job, result: Result<Box<Plan>, OperateError>) {
-    if let Some(Overlay::Plan(dialog)) = &mut model.overlay {
-        if dialog.job == job {
-            dialog.planned(result, model.world.now);
-        }
+    if let Some(Overlay::Plan(dialog)) = &mut model.overlay
+        && dialog.job == job
+    {
+        dialog.planned(result, model.world.now);
     }
 }
 
 fn applied(model: &mut Model, job: Job, result: Result<Applied, OperateError>) -> Vec<Effect> {
     let now = model.world.now;
     model.applying.remove(&job);
-    if let Ok(applied) = &result {
-        if applied.items.iter().any(|item| !item.state.is_final()) {
-            model.following.insert(applied.operation_id.clone());
-        }
+    if let Ok(applied) = &result
+        && applied.items.iter().any(|item| !item.state.is_final())
+    {
+        model.following.insert(applied.operation_id.clone());
     }
     let mut effects = vec![Effect::Prove];
     let drifted = matches!(&result, Err(OperateError::Refused { check, .. }) if check == "drifted");

@@ -495,7 +495,7 @@ fn marks_decide_what_is_exported() {
     let Some(Effect::Export { name, body }) = effects.first() else {
         panic!("{effects:?}");
     };
-    assert_eq!(name, "redrive-dead-letters-20260102T140211Z.json");
+    assert_eq!(name, "redrive-dead-letters-20260102T140212Z.json");
     let body: Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(body["items"].as_array().expect("items").len(), 2);
     assert_eq!(body["schema"], "redrive/1");

@@ -139,7 +139,7 @@ impl Doc {
 /// under its value when there is room for that.
 fn wrap_line(line: &Line, width: usize, rows: &mut Vec<Line>) {
     let hang = match line.as_slice() {
-        [label, _, ..] if label.role == Role::Dim => {
+        [label, _, ..] if matches!(label.role, Role::Dim | Role::Key) => {
             let label = paint::width_of(&label.text);
             if label * 2 <= width { label } else { 0 }
         }
@@ -156,7 +156,18 @@ fn wrap_line(line: &Line, width: usize, rows: &mut Vec<Line>) {
         let mut rest = safe.as_str();
         while !rest.is_empty() {
             let room = width.saturating_sub(used);
-            let (taken, columns_taken) = take_columns(rest, room);
+            let (mut taken, mut columns_taken) = take_columns(rest, room);
+            // Prose breaks between words; what has no blank near the border is cut there.
+            if taken < rest.len() {
+                let blank = rest
+                    .get(..taken)
+                    .and_then(|part| part.rfind(' '))
+                    .filter(|at| *at * 2 > taken);
+                if let Some(at) = blank {
+                    taken = at + 1;
+                    columns_taken = text::width(rest.get(..taken).unwrap_or_default());
+                }
+            }
             if taken == 0 {
                 if used <= hang && room == width - hang.min(width) {
                     // Wider than a whole row: nothing can show it.

@@ -49,11 +49,10 @@ impl Field {
             (KeyCode::Char('e'), true) | (KeyCode::End, _) => InputRequest::GoToEnd,
             (KeyCode::Char('u'), true) => InputRequest::DeleteLine,
             (KeyCode::Char('k'), true) => InputRequest::DeleteTillEnd,
-            (KeyCode::Char('w'), true) => InputRequest::DeletePrevWord,
+            (KeyCode::Char('w') | KeyCode::Backspace, true) => InputRequest::DeletePrevWord,
             (KeyCode::Char('h'), true) | (KeyCode::Backspace, false) => {
                 InputRequest::DeletePrevChar
             }
-            (KeyCode::Backspace, true) => InputRequest::DeletePrevWord,
             (KeyCode::Delete, _) => InputRequest::DeleteNextChar,
             (KeyCode::Left, false) => InputRequest::GoToPrevChar,
             (KeyCode::Right, false) => InputRequest::GoToNextChar,

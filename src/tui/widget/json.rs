@@ -70,7 +70,7 @@ struct Layout<'a> {
     path: Vec<Level<'a>>,
 }
 
-impl<'a> Layout<'a> {
+impl Layout<'_> {
     fn run(&mut self) {
         let mut at = 0;
         while let Some(byte) = self.text.as_bytes().get(at).copied() {
@@ -135,11 +135,11 @@ impl<'a> Layout<'a> {
             .last()
             .is_some_and(|level| !level.is_object || level.key.is_none());
         if is_key_place {
-            if let Some(level) = self.path.last_mut() {
-                if level.is_empty {
-                    level.is_empty = false;
-                    self.end_line();
-                }
+            if let Some(level) = self.path.last_mut()
+                && level.is_empty
+            {
+                level.is_empty = false;
+                self.end_line();
             }
             self.indent();
         }
@@ -213,7 +213,7 @@ impl<'a> Layout<'a> {
         }
         let path: Vec<&str> = self.path.iter().filter_map(|level| level.key).collect();
         let path = path.join(".");
-        self.masked.iter().any(|mask| *mask == path)
+        self.masked.contains(&path)
     }
 
     fn indent(&mut self) {

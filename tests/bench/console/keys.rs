@@ -27,7 +27,8 @@ const ROWS: [&str; 10] = ["j", "j", "j", "k", "j", "j", "k", "j", "\t", "\t"];
 
 pub fn measure(servers: &Servers, ready: &Ready, figures: &mut Figures) -> Result<()> {
     let silent = Proxy::silent()?;
-    let mut console = Console::start(&Home::new(&nowhere(&silent))?)?;
+    let home = Home::new(&nowhere(&silent))?;
+    let mut console = Console::start(&home)?;
     console.wait_for(FRAME, Duration::from_secs(10))?;
     figures.set("key_to_frame_p99_unreached", p99(&mut console, &PANES)?);
     drop(console);

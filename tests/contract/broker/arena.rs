@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use redrive::broker::embedded::EmbeddedBroker;
 use redrive::broker::rabbitmq::{Limits, RabbitBroker};
 use redrive::broker::{Broker, Consumer, Delivery, NewQueue, Outgoing, PublishOutcome, Topology};
 use redrive::model::message::{Message, Payload, Properties};
+use tokio::io::AsyncWriteExt;
 use url::Url;
 
 /// Longest wait for a fact that must come.
@@ -106,6 +108,21 @@ impl Vhost {
         .expect("valid URLs")
     }
 
+    /// A broker reached through another port of this machine, with a heartbeat of a second.
+    pub fn broker_through(&self, port: u16, limits: Limits) -> Arc<dyn Broker> {
+        let mut url = self.amqp.clone();
+        url.set_path(&encoded(&self.name));
+        url.set_port(Some(port)).expect("a host");
+        url.set_query(Some("heartbeat=1"));
+        RabbitBroker::new(Some(&SecretUrl::new(url.to_string())), None, limits).expect("valid URL")
+    }
+
+    /// Host and port of the message port.
+    pub fn address(&self) -> (String, u16) {
+        let host = self.amqp.host_str().expect("a host").to_owned();
+        (host, self.amqp.port().unwrap_or(5672))
+    }
+
     fn amqp_url(&self, account: Option<(&str, &str)>) -> SecretUrl {
         let mut url = self.amqp.clone();
         url.set_path(&encoded(&self.name));
@@ -157,6 +174,31 @@ impl Vhost {
         url.set_username("").expect("a host");
         url.set_password(None).expect("a host");
         url
+    }
+
+    /// Publishes with a client in another language; every message must be confirmed.
+    pub async fn publish_with_python(&self, messages: &serde_json::Value) {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/publish.py");
+        let mut child = tokio::process::Command::new(variable("REDRIVE_TEST_PYTHON"))
+            .args([script, self.amqp_url(None).expose()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("python starts");
+        let mut input = child.stdin.take().expect("piped");
+        input
+            .write_all(messages.to_string().as_bytes())
+            .await
+            .expect("taken");
+        drop(input);
+        let output = child.wait_with_output().await.expect("python ends");
+        assert!(
+            output.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Runs the broker's own tool.

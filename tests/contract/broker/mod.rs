@@ -1,8 +1,11 @@
 //! What every broker must do. `cases` runs on both; `rabbitmq` on the real one alone.
 
+mod alarm;
 mod arena;
 mod cases;
+mod node;
 mod rabbitmq;
+mod silence;
 
 use arena::Arena;
 

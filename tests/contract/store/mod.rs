@@ -108,6 +108,7 @@ cases! {
     sessions::q_15_dropped_calls_leave_no_transaction_open,
     sessions::sagas_that_need_attention_come_first,
     sessions::a_missing_table_is_named,
+    sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 
 #[tokio::test]

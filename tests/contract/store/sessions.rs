@@ -261,3 +261,21 @@ pub async fn a_server_that_is_not_there_is_unreachable() {
     }
     drop(open(&native("sqlite::memory:"), false));
 }
+
+pub async fn a_row_that_cannot_fit_is_refused_and_the_session_lives(f: &Fixture) {
+    if f.product == "sqlite" {
+        return; // No packets there.
+    }
+    let max = f
+        .number("SELECT CAST(@@max_allowed_packet AS SIGNED)")
+        .await;
+    let body = vec![b'x'; usize::try_from(max).expect("a size")];
+    let huge = redrive::model::dead_letter::NewDeath {
+        message: message(&body),
+        ..death("e-huge")
+    };
+    let error = f.store.record_death(&huge).await.expect_err("too big");
+    assert!(!error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("max_allowed_packet"), "{error}");
+    f.bury("e-1").await;
+}

@@ -12,7 +12,7 @@ use crate::base::tasks::Tasks;
 use crate::broker::wire::refusal;
 use crate::broker::{BrokerResult, Outgoing, PublishOutcome};
 
-use super::super::fault::{channel_fault, is_channel_gone};
+use super::super::fault::{channel_fault, fault, is_channel_gone};
 use super::super::link::Live;
 use super::super::{Limits, Publishing};
 use super::Channels;
@@ -75,10 +75,10 @@ impl Batch {
         let live = link
             .get(self.until)
             .await
-            .map_err(|error| format!("not sent: {error}"))?;
+            .map_err(|error| error.to_string())?;
         live.unblocked(self.until)
             .await
-            .map_err(|reason| format!("not sent: broker blocked: {reason}"))?;
+            .map_err(|reason| format!("broker blocked: {reason}"))?;
         Ok(live)
     }
 
@@ -121,7 +121,7 @@ impl Batch {
             }
             let (live, channel) = match self.channel().await {
                 Ok(both) => both,
-                Err(error) => return self.refuse_rest(&format!("not sent: {error}")),
+                Err(error) => return self.refuse_rest(&error.to_string()),
             };
             let window = self.limits.in_flight_max;
             let landed = fly(&channel, &self.messages, &open, window, self.until).await;
@@ -180,7 +180,7 @@ impl Batch {
             if is_suspect {
                 suspects.push_back(index);
             } else {
-                let why = format!("no confirm: {error}");
+                let why = format!("no confirm: {}", fault(&error));
                 self.set(index, PublishOutcome::Unknown(why));
             }
         }
@@ -190,9 +190,9 @@ impl Batch {
         let is_late = Instant::now() >= self.until;
         if is_late || (suspects.is_empty() && !live.is_connected()) {
             let why = if is_late {
-                format!("not sent: no confirms within {:?}", self.deadline)
+                format!("{:?} passed before it was sent", self.deadline)
             } else {
-                "not sent: connection lost".to_owned()
+                "the connection was lost before it was sent".to_owned()
             };
             for index in landed.unsent {
                 self.set(index, PublishOutcome::Refused(why.clone()));

@@ -47,23 +47,22 @@ JOIN {letters} ON dead_letter_id = k ORDER BY died DESC, k DESC"
 super::statements! {
     /// Statements on dead letters. Indexes as in `0003_dead_letters.sql`.
     LetterStatements {
-        /// Counts and ages of one table, one row. (status, last_died_at), (status, first_died_at),
-        /// (recorded_at); at most cap + 1 entries each. Binds limit, limit, -60 s, limit.
+        /// Ages and the rate of one table, one row, and the time of the last letter of either status that
+        /// is still counted: NULL when there are no more than the cap. (status, last_died_at), at most
+        /// cap + 1 entries each; (status, first_died_at), one; (recorded_at), at most twice the cap.
+        /// Binds cap, cap, -60 s, cap, -60 s.
         summary: "SELECT {now_us},
-  (SELECT COUNT(*) FROM (SELECT 1 FROM {letters}{by_died} WHERE status = 'open' LIMIT ?) n),
-  (SELECT COUNT(*) FROM (SELECT 1 FROM {letters}{by_died} WHERE status = 'replaying' LIMIT ?) n),
+  (SELECT {us(last_died_at)} FROM {letters}{by_died} WHERE status = 'open' ORDER BY last_died_at DESC LIMIT 1 OFFSET ?),
+  (SELECT {us(last_died_at)} FROM {letters}{by_died} WHERE status = 'replaying' ORDER BY last_died_at DESC LIMIT 1 OFFSET ?),
   (SELECT {us(first_died_at)} FROM {letters}{by_first} WHERE status = 'open' ORDER BY first_died_at LIMIT 1),
-  (SELECT COUNT(*) FROM (SELECT 1 FROM dead_letter_deaths WHERE recorded_at >= {now_plus} LIMIT ?) n)",
-        /// Open and replaying letters by cause, largest first, at most 200 rows. Reads at most two
-        /// limits of (status, last_died_at) and groups those. Binds limit, limit.
+  COALESCE((SELECT -1 FROM dead_letter_deaths WHERE recorded_at >= {now_plus} LIMIT 1 OFFSET ?),
+    (SELECT COUNT(*) FROM dead_letter_deaths WHERE recorded_at >= {now_plus}))",
+        /// Letters of a status by cause, largest first. (status, last_died_at), and the rows it points
+        /// to. Binds status, the earliest death that counts, limit.
         groups: "SELECT consumer_name, event_type, error_class, COUNT(*), {us(MIN(first_died_at))},
-  {us(MAX(last_died_at))}, MIN(owner), MAX(owner), COUNT(owner), MIN(note), MAX(note), COUNT(note) FROM (
-  SELECT * FROM (SELECT consumer_name, event_type, error_class, first_died_at, last_died_at, owner, note
-    FROM {letters}{by_died} WHERE status = 'open' ORDER BY last_died_at DESC LIMIT ?) a
-  UNION ALL
-  SELECT * FROM (SELECT consumer_name, event_type, error_class, first_died_at, last_died_at, owner, note
-    FROM {letters}{by_died} WHERE status = 'replaying' ORDER BY last_died_at DESC LIMIT ?) b) x
-GROUP BY consumer_name, event_type, error_class ORDER BY COUNT(*) DESC, 1, 3 LIMIT 200",
+  {us(MAX(last_died_at))}, MIN(owner), MAX(owner), COUNT(owner), MIN(note), MAX(note), COUNT(note)
+FROM {letters}{by_died} WHERE status = ? AND last_died_at >= {at}
+GROUP BY consumer_name, event_type, error_class ORDER BY COUNT(*) DESC, 1, 3 LIMIT ?",
         /// First page of a status. (status, last_died_at). Binds status, limit.
         page_first: concat!("SELECT ", letter!(), newest!(""), " LIMIT ?"),
         /// Page after a cursor; a range at any depth. Binds status, at, at, id, limit.

@@ -10,6 +10,7 @@
 mod journal;
 mod letters;
 mod outbox;
+mod parts;
 
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements, SagaStatements};

@@ -1,24 +1,29 @@
 //! Statements on a mapped outbox.
 
-use crate::mapping::{ColumnAction, ColumnValue, Identifier, OutboxIndexes, OutboxLayout};
+use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
+use super::parts::{Unlease, action, claim_mark, counts, insert};
 use super::{Slots, UnknownSlot};
 
 /// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
-const ROW: &str = "{id} AS c0, {key} AS c1, {seq} AS c2, {type} AS c3, {status} AS c4, \
-{attempts} AS c5, {us(due)} AS c6, {token} AS c7, {us(lease)} AS c8, {error} AS c9, \
-{us(created)} AS c10, {us(sent)} AS c11";
+const ROW: &str = "{id} AS c0, {key} AS c1, {seq} AS c2, {type} AS c3, {status} AS c4,
+  {attempts} AS c5, {us(due)} AS c6,
+  {token} AS c7, {us(lease)} AS c8, {error} AS c9,
+  {us(created)} AS c10,
+  {us(sent)} AS c11";
 
 /// What is needed to publish, after the row's columns.
-const EVENT: &str = ", {schema_version} AS c12, {payload} AS c13, {headers} AS c14, \
-{destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
+const EVENT: &str = ",
+  {schema_version} AS c12, {payload} AS c13, {headers} AS c14,
+  {destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
 
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
 pub struct OutboxStatements {
-    /// Everything a refresh shows, one row. Each part reads at most cap + 1 index entries of
-    /// (status, due) or (status, lease), or one; no locks. Binds in the order of [`CountBinds`].
+    /// Everything a refresh shows, one row. Each part reads the index entries of (status, due),
+    /// (status, lease) or (status, created) twice, or once as far as the cap, or one entry; no locks.
+    /// A capped count binds its condition, the cap, its condition.
     pub counts: String,
     /// Which optional parts `counts` has.
     pub count_parts: CountParts,
@@ -159,7 +164,7 @@ impl OutboxStatements {
             created: indexes.created.is_some(),
         };
         let render = |template: &str| slots.render(template);
-        let row = |tail: &str| render(&format!("SELECT {ROW} FROM {{t}}{tail}"));
+        let row = |tail: &str| render(&format!("SELECT {ROW}\nFROM {{t}}{tail}"));
         let event = |tail: &str| render(&format!("SELECT {ROW}{EVENT}{tail}"));
         let fence = if layout.token.is_some() {
             " AND {token} = ?"
@@ -169,7 +174,7 @@ impl OutboxStatements {
         let unlease = Unlease::of(layout);
         let is_mysql = dialect == super::Dialect::MySql;
         Ok(Self {
-            counts: render(&counts_template(count_parts))?,
+            counts: render(&counts(count_parts))?,
             count_parts,
             estimate: is_mysql.then(|| {
                 "SELECT TABLE_ROWS FROM information_schema.TABLES \
@@ -180,7 +185,7 @@ impl OutboxStatements {
                 .into_iter()
                 .map(|state| Ok((state, page_of(&slots, layout, indexes, state)?)))
                 .collect::<Result<Vec<_>, UnknownSlot>>()?,
-            by_id: event(" FROM {t} WHERE {id} = ?")?,
+            by_id: event("\nFROM {t} WHERE {id} = ?")?,
             by_prefix: row(" WHERE {id} >= ? AND {id} < ? ORDER BY {id} LIMIT 20")?,
             sequence: match &indexes.key {
                 Some(_) => Ok(row(if layout.seq.is_some() {
@@ -203,19 +208,19 @@ impl OutboxStatements {
             claim_expired: has_lease
                 .then(|| {
                     event(
-                        ", {now_us} AS c19 FROM {t}{by_lease} WHERE {status} = ? AND {lease} <= {now} \
+                        ",\n  {now_us} AS c19\nFROM {t}{by_lease} WHERE {status} = ? AND {lease} <= {now} \
                          ORDER BY {lease} LIMIT ?{skip_locked}",
                     )
                 })
                 .transpose()?,
             claim_due: match &indexes.due {
                 Some(_) => Ok(event(
-                    ", {now_us} AS c19 FROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} \
+                    ",\n  {now_us} AS c19\nFROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} \
                      ORDER BY {due} LIMIT ?{skip_locked}",
                 )?),
                 None => Err(missing(layout, &[&layout.status, &layout.due_at])),
             },
-            claim_mark: render(&claim_mark_template(layout))?,
+            claim_mark: render(&claim_mark(layout))?,
             complete: render(&format!(
                 "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
                 if layout.sent_at.is_some() { ", {sent} = {now}" } else { "" },
@@ -241,7 +246,7 @@ impl OutboxStatements {
                  WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
                 unlease.set,
             ))?,
-            insert: render(&insert_template(layout))?,
+            insert: render(&insert(layout))?,
             replay: action(&slots, &layout.replay)
                 .map(|set| {
                     render(&format!(
@@ -265,138 +270,6 @@ impl OutboxStatements {
             .find(|(of, _)| *of == state)
             .map(|(_, page)| page)
     }
-}
-
-/// What every way out of a claim clears.
-struct Unlease {
-    set: String,
-}
-
-impl Unlease {
-    fn of(layout: &OutboxLayout) -> Self {
-        let mut set = String::new();
-        if layout.token.is_some() {
-            set.push_str(", {token} = NULL");
-        }
-        if layout.lease_until.is_some() {
-            set.push_str(", {lease} = NULL");
-        }
-        if let Some(column) = &layout.updated_at {
-            set.push_str(&format!(", {} = {{now}}", column.quoted()));
-        }
-        Self { set }
-    }
-}
-
-fn counts_template(parts: CountParts) -> String {
-    let capped =
-        |from: &str| format!("(SELECT COUNT(*) FROM (SELECT 1 FROM {{t}}{from} LIMIT ?) n)");
-    let mut columns = vec![
-        "{now_us}".to_owned(),
-        capped("{by_due} WHERE {status} = ?"),
-        capped("{by_due} WHERE {status} = ? AND {due} <= {now}"),
-        capped("{by_due} WHERE {status} = ?"),
-        capped("{by_due} WHERE {status} = ?"),
-        "(SELECT {us(due)} FROM {t}{by_due} WHERE {status} = ? ORDER BY {due} LIMIT 1)".to_owned(),
-    ];
-    columns.push(if parts.leases {
-        capped("{by_lease} WHERE {status} = ? AND {lease} <= {now}")
-    } else {
-        "NULL".to_owned()
-    });
-    if parts.created {
-        columns.push(
-            "(SELECT {us(created)} FROM {t}{by_created} WHERE {status} = ? ORDER BY {created} LIMIT 1)"
-                .to_owned(),
-        );
-        columns.push(capped(
-            "{by_created} WHERE {status} = ? AND {created} >= {now_plus}",
-        ));
-    } else {
-        columns.push("NULL".to_owned());
-        columns.push("NULL".to_owned());
-    }
-    format!("SELECT {}", columns.join(",\n  "))
-}
-
-fn claim_mark_template(layout: &OutboxLayout) -> String {
-    let mut set = "{status} = ?, {attempts} = {attempts} + 1".to_owned();
-    if layout.token.is_some() {
-        set.push_str(", {token} = ?");
-    }
-    if layout.lease_until.is_some() {
-        set.push_str(", {lease} = {at}");
-    }
-    if let Some(column) = &layout.updated_at {
-        set.push_str(&format!(", {} = {{now}}", column.quoted()));
-    }
-    // The rows are locked; the guard is kept so that the statement is right by itself.
-    let guard = if layout.lease_until.is_some() {
-        "({status} = ? OR ({status} = ? AND {lease} <= {now}))"
-    } else {
-        "{status} = ?"
-    };
-    format!("UPDATE {{t}} SET {set} WHERE {{id}} IN ({{ids}}) AND {guard}")
-}
-
-fn insert_template(layout: &OutboxLayout) -> String {
-    let mut columns = Vec::new();
-    let mut values = Vec::new();
-    let bound = [
-        Some(&layout.id),
-        layout.source.as_ref(),
-        Some(&layout.key),
-        layout.seq.as_ref(),
-        Some(&layout.event_type),
-        layout.schema_version.as_ref(),
-        Some(&layout.payload),
-        layout.headers.as_ref(),
-        layout.destination.as_ref(),
-        layout.routing_key.as_ref(),
-        layout.trace_id.as_ref(),
-        layout.causation_id.as_ref(),
-        Some(&layout.status),
-    ];
-    for column in bound.into_iter().flatten() {
-        columns.push(column.quoted());
-        values.push("?");
-    }
-    columns.push(layout.attempts.quoted());
-    values.push("0");
-    // Due at once, and in the order of creation (perf.md section 3).
-    let times = [
-        Some(&layout.due_at),
-        Some(&layout.created_at),
-        layout.updated_at.as_ref(),
-    ];
-    for column in times.into_iter().flatten() {
-        columns.push(column.quoted());
-        values.push("{now}");
-    }
-    format!(
-        "INSERT INTO {{t}} ({}) VALUES ({})",
-        columns.join(", "),
-        values.join(", ")
-    )
-}
-
-fn action(slots: &Slots, action: &ColumnAction) -> Option<String> {
-    action.is_possible.then(|| {
-        action
-            .set
-            .iter()
-            .map(|(column, value)| {
-                let value = match value {
-                    ColumnValue::Int(n) => n.to_string(),
-                    ColumnValue::Word(_) => "?".to_owned(),
-                    ColumnValue::Now => slots.dialect().now().to_owned(),
-                    ColumnValue::Null => "NULL".to_owned(),
-                };
-                format!("{} = {value}", column.quoted())
-            })
-            .collect::<Vec<_>>()
-            .join(", ")
-    })
 }
 
 fn page_of(
@@ -431,25 +304,25 @@ fn page_of(
     // Expanded by hand: MariaDB makes no range of a row constructor, and walks from the start.
     let from = |is_after: bool| {
         format!(
-            "FROM {{t}}{{by}} WHERE {{status}} = ?{} ORDER BY {{p}} {{order}}, {{id}} {{order}}",
+            "FROM {{t}}{{by}}\nWHERE {{status}} = ?{}\nORDER BY {{p}} {{order}}, {{id}} {{order}}",
             if is_after {
-                " AND {p} {than}= {at} AND ({p} {than} {at} OR {id} {than} ?)"
+                "\n  AND {p} {than}= {at}\n  AND ({p} {than} {at} OR {id} {than} ?)"
             } else {
                 ""
             }
         )
     };
-    let page = |is_after| slots.render(&format!("SELECT {ROW} {} LIMIT ?", from(is_after)));
+    let page = |is_after| slots.render(&format!("SELECT {ROW}\n{} LIMIT ?", from(is_after)));
     let of_type = |is_after| {
         slots.render(&format!(
-            "SELECT * FROM (SELECT {ROW} {} LIMIT ?) page WHERE c3 = ? \
+            "SELECT * FROM (SELECT {ROW}\n{} LIMIT ?) page\nWHERE c3 = ? \
              ORDER BY {{c}} {{order}}, c0 {{order}} LIMIT ?",
             from(is_after)
         ))
     };
     let end = |is_after| {
         slots.render(&format!(
-            "SELECT {{us(p)}}, {{id}} {} LIMIT 1 OFFSET ?",
+            "SELECT {{us(p)}}, {{id}}\n{} LIMIT 1 OFFSET ?",
             from(is_after)
         ))
     };

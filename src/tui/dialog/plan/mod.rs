@@ -5,6 +5,7 @@
 //! dialog has been on screen for a while, and when no other key comes right after it: text that
 //! streams in cannot confirm (T-10).
 
+mod text;
 mod view;
 
 use std::time::Duration;

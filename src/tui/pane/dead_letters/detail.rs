@@ -1,22 +1,15 @@
 //! The tabs of one dead letter: why, payload, headers, deaths, inbox, sequence.
 
-use std::io::Read as _;
-
 use super::{Tab, ViewAs};
 use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::model::dead_letter::{DeadLetter, Whereabouts};
-use crate::model::message::Properties;
 use crate::model::outbox::OutboxState;
 use crate::observe::snapshot::DeadLetterView;
 use crate::tui::pane::browser::{Facts, short_id};
 use crate::tui::theme::Role;
 use crate::tui::widget::paint::{Line, Span, line};
-use crate::tui::widget::{hex, json};
 use crate::tui::world::World;
-
-/// A body that unpacks to more than this is not shown whole.
-const UNPACKED_MAX: u64 = 4 * 1024 * 1024;
 
 /// The text of a tab.
 pub fn lines(view: &DeadLetterView, tab: Tab, view_as: ViewAs, world: &World) -> Vec<Line> {
@@ -29,7 +22,7 @@ pub fn lines(view: &DeadLetterView, tab: Tab, view_as: ViewAs, world: &World) ->
     }
     out.extend(match tab {
         Tab::Why => why(view, world),
-        Tab::Payload => payload(view, view_as, world),
+        Tab::Payload => super::payload::payload(view, view_as, world),
         Tab::Headers => headers(view),
         Tab::Deaths => deaths(view, world),
         Tab::Inbox => inbox(view, world),
@@ -200,120 +193,6 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
             letter.operation_id.as_ref().map(ToString::to_string),
         );
     facts.take()
-}
-
-fn payload(view: &DeadLetterView, view_as: ViewAs, world: &World) -> Vec<Line> {
-    let message = &view.detail.message;
-    let bytes = message.payload.bytes();
-    let kind = message
-        .properties
-        .content_type
-        .as_deref()
-        .unwrap_or("no content type");
-    let mut out = vec![vec![
-        Span::new(
-            format!(
-                "{}  {kind}{}  ",
-                human::bytes(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-                message
-                    .properties
-                    .content_encoding
-                    .as_ref()
-                    .map_or_else(String::new, |encoding| format!(", {encoding}")),
-            ),
-            Role::Text,
-        ),
-        Span::new(
-            format!("sha256 {:.16}…", view.detail.letter.payload_sha256),
-            Role::Dim,
-        ),
-    ]];
-    if bytes.is_empty() {
-        out.push(line("an empty body", Role::Dim));
-        return out;
-    }
-    let unpacked = unpacked(&message.properties, bytes, &mut out);
-    let shown = unpacked.as_deref().unwrap_or(bytes);
-    if view_as == ViewAs::Hex {
-        out.extend(hex::dump(bytes));
-        return out;
-    }
-    if looks_like_envelope(shown) {
-        out.push(vec![Span::new(
-            "! the body looks like an error envelope; the original is inside",
-            Role::Warn,
-        )]);
-    }
-    match std::str::from_utf8(shown) {
-        Err(_) => {
-            out.push(line(
-                "not UTF-8 text: shown in hex, replayed byte by byte",
-                Role::Warn,
-            ));
-            out.extend(hex::dump(shown));
-        }
-        Ok(text) if view_as == ViewAs::Json => match json::pretty(text, &world.context.masked) {
-            Ok(lines) => out.extend(lines),
-            Err(why) => {
-                out.push(line(format!("{why}; shown as text"), Role::Warn));
-                out.extend(raw(text, world));
-            }
-        },
-        Ok(text) => out.extend(raw(text, world)),
-    }
-    out
-}
-
-/// Text as it is, line by line. With masked paths raw text is not shown: it would show them.
-fn raw(text: &str, world: &World) -> Vec<Line> {
-    if !world.context.masked.is_empty() && json::pretty(text, &world.context.masked).is_ok() {
-        return vec![line(
-            "not shown as text: this context masks parts of payloads (v: laid out)",
-            Role::Warn,
-        )];
-    }
-    text.split('\n')
-        .map(|part| line(part, Role::Text))
-        .collect()
-}
-
-/// The unpacked body of a message that says it is gzip, for the eye only: what is sent stays as it
-/// is (P-02).
-fn unpacked(properties: &Properties, bytes: &[u8], out: &mut Vec<Line>) -> Option<Vec<u8>> {
-    if properties.content_encoding.as_deref() != Some("gzip") {
-        return None;
-    }
-    let mut body = Vec::new();
-    let read = flate2::read::MultiGzDecoder::new(bytes)
-        .take(UNPACKED_MAX)
-        .read_to_end(&mut body);
-    match read {
-        Ok(_) => {
-            out.push(line(
-                format!(
-                    "unpacked for the eye, {}; replayed as it is",
-                    human::bytes(u64::try_from(body.len()).unwrap_or(u64::MAX))
-                ),
-                Role::Dim,
-            ));
-            Some(body)
-        }
-        Err(_) => {
-            out.push(line("declared gzip, is not", Role::Warn));
-            None
-        }
-    }
-}
-
-/// True for a JSON object that wraps another message and its error (P-12).
-fn looks_like_envelope(bytes: &[u8]) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Envelope {
-        error: Option<serde::de::IgnoredAny>,
-        payload: Option<String>,
-    }
-    serde_json::from_slice::<Envelope>(bytes)
-        .is_ok_and(|envelope| envelope.error.is_some() && envelope.payload.is_some())
 }
 
 fn headers(view: &DeadLetterView) -> Vec<Line> {

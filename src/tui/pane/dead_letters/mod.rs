@@ -1,6 +1,8 @@
 //! Dead letters: grouped by cause, then the rows of the selected cause, then everything about one.
 
 mod detail;
+mod payload;
+mod rows;
 mod view;
 
 use ratatui::buffer::Buffer;
@@ -8,15 +10,16 @@ use ratatui::layout::Rect;
 use serde_json::Value;
 
 use super::{Annotation, Ask, Pane, PaneId, PaneSpec};
-use crate::model::dead_letter::{DeadLetter, DeadLetterGroup, DeadLetterStatus};
-use crate::model::filter::{Filter, FilterKind, InService};
+use crate::model::dead_letter::DeadLetterStatus;
+use crate::model::filter::{Filter, FilterKind};
 use crate::model::page::Cursor;
 use crate::observe::Views;
-use crate::observe::snapshot::DeadLetterView;
 use crate::operate::plan::{Request, Target};
 use crate::tui::keymap::{Action, Scope};
+use crate::tui::theme::Role;
 use crate::tui::widget::doc::Doc;
 use crate::tui::widget::list::ListState;
+use crate::tui::widget::paint;
 use crate::tui::widget::table::Table;
 use crate::tui::world::World;
 
@@ -115,72 +118,9 @@ pub struct DeadLetters {
 /// The id of the line that stands for every cause.
 const ALL_CAUSES: &str = "";
 
-fn group_id(service: &str, group: &DeadLetterGroup) -> String {
-    format!(
-        "{service}\u{1f}{}\u{1f}{}\u{1f}{}",
-        group.consumer,
-        group.event_type.as_deref().unwrap_or("\u{0}"),
-        group.error_class
-    )
-}
-
 impl DeadLetters {
     fn status(&self) -> DeadLetterStatus {
         self.status.unwrap_or(DeadLetterStatus::Open)
-    }
-
-    fn group<'a>(&self, world: &'a World, index: usize) -> Option<(&'a str, &'a DeadLetterGroup)> {
-        // The first line stands for all causes.
-        let (service, group) = *self.group_places.get(index.checked_sub(1)?)?;
-        let part = world
-            .readings
-            .dead_letters
-            .value
-            .as_deref()?
-            .services
-            .get(service)?;
-        Some((
-            part.service.as_str(),
-            part.value.as_ref()?.groups.groups.get(group)?,
-        ))
-    }
-
-    fn selected_group<'a>(&self, world: &'a World) -> Option<(&'a str, &'a DeadLetterGroup)> {
-        self.group(world, self.groups.selected()?)
-    }
-
-    fn row<'a>(&self, world: &'a World, index: usize) -> Option<(&'a str, &'a DeadLetter)> {
-        let (service, row) = *self.row_places.get(index)?;
-        let part = world
-            .readings
-            .dead_letters
-            .value
-            .as_deref()?
-            .services
-            .get(service)?;
-        Some((
-            part.service.as_str(),
-            part.value.as_ref()?.page.rows.get(row)?,
-        ))
-    }
-
-    fn selected<'a>(&self, world: &'a World) -> Option<(&'a str, &'a DeadLetter)> {
-        self.row(world, self.rows.selected()?)
-    }
-
-    /// The open letter's view, if the feed's answer is about the row under the cursor.
-    fn open_view<'a>(&self, world: &'a World) -> Option<&'a DeadLetterView> {
-        let (service, letter) = self.selected(world)?;
-        world
-            .readings
-            .dead_letter
-            .value
-            .as_deref()?
-            .as_ref()
-            .filter(|view| {
-                view.service == service
-                    && view.detail.letter.dead_letter_id == letter.dead_letter_id
-            })
     }
 
     fn target(&self, world: &World) -> Option<(Target, DeadLetterStatus)> {
@@ -346,6 +286,10 @@ impl DeadLetters {
         let lines = match (self.open_view(world), self.selected(world)) {
             (Some(view), _) => detail::lines(view, self.tab, self.view_as, world),
             (None, Some((_, letter))) => detail::waiting(letter, world),
+            (None, None) if self.rows.is_gone() => vec![paint::line(
+                "the dead letter under the cursor left this list; j or k chooses another",
+                Role::Dim,
+            )],
             (None, None) => Vec::new(),
         };
         self.doc.set(lines);
@@ -458,11 +402,11 @@ impl Pane for DeadLetters {
         let layout = view::Layout::cut(area, self, world);
         let mut asks = Vec::new();
         if layout.detail.height > 0 && at.1 >= layout.detail.y {
-            if at.1 == layout.detail.y {
-                if let Some(tab) = view::tab_at(at.0.saturating_sub(layout.detail.x)) {
-                    self.tab = tab;
-                    self.doc.rewind();
-                }
+            if at.1 == layout.detail.y
+                && let Some(tab) = view::tab_at(at.0.saturating_sub(layout.detail.x))
+            {
+                self.tab = tab;
+                self.doc.rewind();
             }
             self.part = Part::Detail;
         } else if let Some(index) = Table::row_at(&self.rows, layout.rows, at.1) {
@@ -493,21 +437,19 @@ impl Pane for DeadLetters {
             .selected_id()
             .filter(|id| *id != ALL_CAUSES)
             .map(|id| id.split('\u{1f}').collect::<Vec<_>>());
-        match parts.as_deref() {
-            Some([service, consumer, event_type, class]) => {
-                view.service = Some((*service).to_owned());
-                view.consumer = Some((*consumer).to_owned());
-                view.event_type = Some((*event_type != "\u{0}").then(|| (*event_type).to_owned()));
-                view.error_class = Some((*class).to_owned());
-            }
-            _ => {
-                let pushed = self.filter.pushdown();
-                view.service = pushed.service;
-                view.consumer = pushed.consumer;
-                view.event_type = pushed.event_type.map(Some);
-                view.error_class = pushed.error_class;
-            }
+        if let Some([service, consumer, event_type, class]) = parts.as_deref() {
+            view.service = Some((*service).to_owned());
+            view.consumer = Some((*consumer).to_owned());
+            view.event_type = Some((*event_type != "\u{0}").then(|| (*event_type).to_owned()));
+            view.error_class = Some((*class).to_owned());
+        } else {
+            let pushed = self.filter.pushdown();
+            view.service = pushed.service;
+            view.consumer = pushed.consumer;
+            view.event_type = pushed.event_type.map(Some);
+            view.error_class = pushed.error_class;
         }
+        view.payload = self.filter.payload_terms();
         view.after = None;
         if let Some((service, cursor, _)) = &self.page {
             view.service = Some(service.clone());
@@ -574,95 +516,6 @@ impl Pane for DeadLetters {
             self.part = Part::Rows;
         } else if !id.is_empty() {
             self.wanted = Some(id.to_owned());
-        }
-    }
-}
-
-impl DeadLetters {
-    fn sync_groups(&mut self, world: &World) {
-        self.group_places.clear();
-        let mut ids = vec![ALL_CAUSES.to_owned()];
-        if let Some(value) = world.readings.dead_letters.value.as_deref() {
-            let mut found: Vec<(&str, &DeadLetterGroup, (usize, usize))> = Vec::new();
-            for (service, part) in value.services.iter().enumerate() {
-                if let Some(facts) = &part.value {
-                    found.extend(
-                        facts
-                            .groups
-                            .groups
-                            .iter()
-                            .enumerate()
-                            .map(|(index, group)| (part.service.as_str(), group, (service, index))),
-                    );
-                }
-            }
-            found.sort_by(|(_, a, _), (_, b, _)| {
-                b.count
-                    .cmp(&a.count)
-                    .then_with(|| b.last_died_at.cmp(&a.last_died_at))
-            });
-            for (service, group, place) in found {
-                ids.push(group_id(service, group));
-                self.group_places.push(place);
-            }
-        }
-        self.groups.sync(ids);
-        // A cause that is cured leaves the list; its rows are gone with it.
-        if self.groups.is_gone() {
-            self.groups.select_index(0);
-        }
-    }
-
-    fn sync_rows(&mut self, world: &World) {
-        self.row_places.clear();
-        let mut ids = Vec::new();
-        let mut total = 0;
-        let group = self.selected_group(world);
-        let status = self.status();
-        // Rows of an older answer that belong to the cause are right to show at once; of another
-        // page they are not.
-        let is_behind = self.page.is_some() && world.is_behind(SPEC.feed);
-        let value = world.readings.dead_letters.value.as_deref();
-        let mut found: Vec<(&str, &DeadLetter, (usize, usize))> = Vec::new();
-        if let Some(value) = value.filter(|_| !is_behind) {
-            for (service, part) in value.services.iter().enumerate() {
-                let Some(facts) = &part.value else { continue };
-                for (index, letter) in facts.page.rows.iter().enumerate() {
-                    let is_of_group = group.is_none_or(|(name, group)| {
-                        name == part.service
-                            && group.consumer == letter.consumer
-                            && group.event_type == letter.event_type
-                            && group.error_class == letter.error_class
-                    });
-                    if !is_of_group || letter.status != status {
-                        continue;
-                    }
-                    total += 1;
-                    let row = InService {
-                        service: &part.service,
-                        row: letter,
-                    };
-                    if self.filter.matches(&row, world.now) {
-                        found.push((part.service.as_str(), letter, (service, index)));
-                    }
-                }
-            }
-        }
-        found.sort_by(|(_, a, _), (_, b, _)| {
-            b.last_died_at
-                .cmp(&a.last_died_at)
-                .then_with(|| a.dead_letter_id.cmp(&b.dead_letter_id))
-        });
-        for (service, letter, place) in found {
-            ids.push(format!("{service}/{}", letter.dead_letter_id));
-            self.row_places.push(place);
-        }
-        self.total = total;
-        self.rows.sync(ids);
-        if let Some(wanted) = self.wanted.take() {
-            if self.rows.select(&wanted) {
-                self.part = Part::Rows;
-            }
         }
     }
 }

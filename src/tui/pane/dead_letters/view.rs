@@ -15,12 +15,12 @@ use crate::tui::world::World;
 
 const GROUP_COLUMNS: [Column; 7] = [
     Column::text("cause", 10, 14, 1, 0),
-    Column::text("type", 12, 18, 1, 0),
-    Column::text("error", 16, 30, 3, 0),
+    Column::text("type", 15, 18, 1, 0),
+    Column::text("error", 18, 30, 3, 0),
     Column::number("n", 6, 0),
-    Column::number("first", 6, 2),
+    Column::number("first", 6, 3),
     Column::number("last", 6, 0),
-    Column::text("owner", 6, 10, 1, 3),
+    Column::text("owner", 6, 10, 1, 2),
 ];
 
 const ROW_COLUMNS: [Column; 9] = [
@@ -57,7 +57,9 @@ impl Layout {
             };
         }
         let wanted = columns(pane.groups.len()).saturating_add(1);
-        let groups = wanted.clamp(2, (body.height / 4).max(3)).min(body.height);
+        let groups = wanted
+            .clamp(2, (body.height / 3).clamp(3, 9))
+            .min(body.height);
         let (groups, rest) = paint::split_top(body, groups);
         // One blank line keeps the two tables apart where there is room for it.
         let gap = u16::from(rest.height > 16);
@@ -102,7 +104,7 @@ impl DeadLetters {
             buf,
             layout.head,
             "Dead letters",
-            &self.summary(world),
+            &Self::summary(world),
             &self.status_line(),
             world,
         );
@@ -142,7 +144,7 @@ impl DeadLetters {
         self.draw_detail(layout.detail, buf, world);
     }
 
-    fn summary(&self, world: &World) -> Line {
+    fn summary(world: &World) -> Line {
         let Some(value) = world.readings.dead_letters.value.as_deref() else {
             return Line::new();
         };

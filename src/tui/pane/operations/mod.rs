@@ -89,12 +89,12 @@ impl Listing for Operations {
     const COLUMNS: &'static [Column] = &[
         Column::text("operation", 13, 13, 0, 3),
         Column::text("verb", 7, 7, 0, 0),
-        Column::text("progress", 14, 22, 1, 0),
+        Column::text("progress", 14, 14, 1, 0),
         Column::number("ago", 6, 0),
         Column::number("took", 6, 4),
         Column::text("event", 13, 13, 0, 1),
         Column::text("consumer", 9, 12, 0, 2),
-        Column::text("who", 8, 16, 0, 3),
+        Column::text("who", 8, 10, 1, 3),
         Column::text("reason", 10, 24, 3, 1),
     ];
 

@@ -179,6 +179,8 @@ impl Pane for Outbox {
         let mut ids = Vec::new();
         let mut total = 0;
         let value = world.readings.outbox.value.as_deref();
+        // Payload terms were answered by the feed: list rows carry no payload.
+        let row_filter = self.browser.filter.row_terms();
         if let Some(value) = value.filter(|_| !world.is_behind(SPEC.feed)) {
             for (service, part) in value.services.iter().enumerate() {
                 let Some(facts) = &part.value else { continue };
@@ -196,7 +198,7 @@ impl Pane for Outbox {
                         service: &part.service,
                         row,
                     };
-                    if self.browser.filter.matches(&filtered, world.now) {
+                    if row_filter.matches(&filtered, world.now) {
                         self.rows.push((service, index));
                         ids.push(format!("{}/{}", part.service, row.event_id));
                     }
@@ -252,13 +254,13 @@ impl Pane for Outbox {
     fn click(&mut self, at: (u16, u16), area: Rect, world: &World) -> Vec<Ask> {
         let frame = Frame::cut(area, SPEC.feed, world);
         if at.1 == frame.body.y {
-            if let Some(state) = view::state_at(at.0.saturating_sub(area.x)) {
-                if state != self.state {
-                    self.state = state;
-                    self.after = None;
-                    self.page = 0;
-                    return self.turn();
-                }
+            if let Some(state) = view::state_at(at.0.saturating_sub(area.x))
+                && state != self.state
+            {
+                self.state = state;
+                self.after = None;
+                self.page = 0;
+                return self.turn();
             }
         } else {
             self.browser.click(at, view::list_area(area, world));
@@ -272,6 +274,7 @@ impl Pane for Outbox {
         views.outbox.state = self.state;
         views.outbox.after.clone_from(&self.after);
         views.outbox.event_type = self.browser.filter.pushdown().event_type;
+        views.outbox.payload = self.browser.filter.payload_terms();
     }
 
     fn subject(&self, world: &World) -> Option<String> {

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Outbox, SPEC};
+use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::model::outbox::{OutboxRow, OutboxState};
 use crate::observe::snapshot::{OutboxFacts, Safety};
@@ -235,9 +236,8 @@ fn cells(service: &str, row: &OutboxRow, world: &World) -> Vec<Span> {
 
 /// Everything about one row.
 pub fn detail(service: &str, row: &OutboxRow, world: &World) -> Vec<Line> {
-    let at = |at: Option<crate::base::clock::Timestamp>| {
-        at.map(|at| format!("{}   {} ago", at.to_rfc3339(), world.age(at)))
-    };
+    let at =
+        |at: Option<Timestamp>| at.map(|at| format!("{}   {} ago", at.to_rfc3339(), world.age(at)));
     let mut facts = Facts::new(12);
     facts
         .add_as("event id", row.event_id.as_str(), Role::Strong)
@@ -264,12 +264,12 @@ pub fn detail(service: &str, row: &OutboxRow, world: &World) -> Vec<Line> {
                 "claim token",
                 row.claim_token.as_ref().map(ToString::to_string),
             );
-            facts.add_or("lease until", row.lease_until.map(|at| at.to_rfc3339()));
+            facts.add_or("lease until", row.lease_until.map(Timestamp::to_rfc3339));
         }
         _ => {
             facts.add_or(
                 "next attempt",
-                row.next_attempt_at.map(|at| at.to_rfc3339()),
+                row.next_attempt_at.map(Timestamp::to_rfc3339),
             );
         }
     }

@@ -127,8 +127,12 @@ fn servers(health: &HealthSnapshot, world: &World, out: &mut Vec<Fact>) {
 
 /// `+0.02s`
 pub fn skew_text(skew_us: i64) -> String {
-    let sign = if skew_us < 0 { '-' } else { '+' };
     let us = skew_us.unsigned_abs();
+    let sign = match us {
+        0..10_000 => "",
+        _ if skew_us < 0 => "-",
+        _ => "+",
+    };
     format!("{sign}{}.{:02}s", us / 1_000_000, us % 1_000_000 / 10_000)
 }
 

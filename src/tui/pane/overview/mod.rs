@@ -3,6 +3,7 @@
 
 mod facts;
 mod history;
+mod hops;
 mod view;
 
 use ratatui::buffer::Buffer;

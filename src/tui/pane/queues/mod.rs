@@ -39,7 +39,7 @@ impl Default for Queues {
 /// `120/s`, or `?`.
 pub(crate) fn rate(value: Option<f64>) -> Span {
     match value {
-        Some(value) if value == 0.0 => Span::new("0/s", Role::Dim),
+        Some(value) if value.abs() < f64::EPSILON => Span::new("0/s", Role::Dim),
         Some(value) if value < 9.95 => Span::new(format!("{value:.1}/s"), Role::Text),
         Some(value) => Span::new(format!("{value:.0}/s"), Role::Text),
         None => Span::new("?", Role::Unknown),
@@ -72,14 +72,14 @@ impl Listing for Queues {
         Column::text("queue", 18, 26, 2, 0),
         Column::text("role", 5, 5, 0, 5),
         Column::text("type", 7, 7, 0, 7),
-        Column::number("ready", 8, 0),
-        Column::number("unacked", 7, 2),
+        Column::number("ready", 7, 0),
+        Column::number("unacked", 7, 3),
         Column::number("cons", 4, 0),
-        Column::number("in", 7, 1),
-        Column::number("out", 7, 1),
+        Column::number("in", 7, 2),
+        Column::number("out", 7, 2),
         Column::number("redel", 6, 4),
         Column::number("lag", 7, 0),
-        Column::text("warning", 14, 30, 3, 3),
+        Column::text("warning", 13, 30, 3, 1),
     ];
 
     fn parts(world: &World) -> Vec<(&str, &[QueueView])> {
@@ -153,10 +153,8 @@ impl Listing for Queues {
             .as_deref()
             .is_some_and(|state| !matches!(state, "running" | "idle"));
         let mut warnings = row.warnings.clone();
-        if state_is_odd {
-            if let Some(state) = &facts.state {
-                warnings.insert(0, format!("state {state}"));
-            }
+        if state_is_odd && let Some(state) = &facts.state {
+            warnings.insert(0, format!("state {state}"));
         }
         vec![
             Span::new(facts.name.clone(), Role::Strong),

@@ -113,11 +113,11 @@ impl Listing for Sagas {
     const KIND: FilterKind = FilterKind::Sagas;
     const COLUMNS: &'static [Column] = &[
         Column::text("saga", 13, 13, 0, 2),
-        Column::text("type", 8, 14, 0, 3),
-        Column::text("key", 8, 14, 1, 0),
-        Column::text("state", 12, 20, 0, 0),
-        Column::text("steps", 9, 19, 0, 1),
-        Column::text("now at", 12, 20, 2, 2),
+        Column::text("type", 8, 10, 0, 3),
+        Column::text("key", 8, 12, 1, 0),
+        Column::text("state", 19, 19, 0, 0),
+        Column::text("steps", 11, 13, 2, 0),
+        Column::text("now at", 12, 14, 2, 2),
         Column::number("idle", 7, 0),
         Column::number("deadline", 12, 1),
         Column::number("timer", 8, 4),
