@@ -63,13 +63,16 @@ impl Exit {
         for state in states {
             let exit = match state {
                 ItemState::Consumed | ItemState::Applied => Self::Fine,
-                ItemState::Published if !waited => Self::Fine,
                 ItemState::DiedAgain => Self::Findings,
                 ItemState::Unroutable | ItemState::Refused => Self::Refused,
-                ItemState::Published
-                | ItemState::Reserved
-                | ItemState::Publishing
-                | ItemState::Unknown => Self::Unknown,
+                ItemState::Published => {
+                    if waited {
+                        Self::Unknown
+                    } else {
+                        Self::Fine
+                    }
+                }
+                ItemState::Reserved | ItemState::Publishing | ItemState::Unknown => Self::Unknown,
             };
             any_done |= exit == Self::Fine;
             any_refused |= exit != Self::Fine;
