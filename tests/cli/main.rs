@@ -10,6 +10,7 @@
 mod config;
 mod help;
 mod output;
+mod prompt;
 mod sandbox;
 mod secrets;
 mod stage;
