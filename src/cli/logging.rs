@@ -39,8 +39,11 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
             .map_err(|error| Failure::usage(format!("RUST_LOG cannot be used: {error}")))?,
         (None, None) => EnvFilter::default().add_directive(default.into()),
     };
+    // lapin writes returned messages, payload and all, as warnings; what it says our adapter says too.
     let ours = filter_fn(|event| {
-        event.target().starts_with("redrive") || *event.level() <= tracing::Level::INFO
+        let target = event.target();
+        target.starts_with("redrive")
+            || (*event.level() <= tracing::Level::INFO && !target.starts_with("lapin"))
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
