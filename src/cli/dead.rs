@@ -284,9 +284,8 @@ fn causes(answer: &mut Answer, parts: &[&PerService<DeadLetterFacts>]) -> Outcom
         answer
             .notes
             .push("grouping stopped at its limit: counts are lower bounds".to_owned());
-    } else if answer.items.is_empty() {
-        answer.notes.insert(0, "none".to_owned());
     }
+    answer.note_if_empty("none");
     Ok(())
 }
 

@@ -104,10 +104,20 @@ impl Answer {
 
     /// The value of a service's part; what is missing is noted as unread.
     pub fn part<'a, T>(&mut self, part: &'a PerService<T>) -> Option<&'a T> {
-        if let Some(unread) = &part.unread {
+        if let Some(unread) = &part.unread
+            && !self.unread.contains(unread)
+        {
             self.unread.push(unread.clone());
         }
         part.value.as_ref()
+    }
+
+    /// Says `words` when the list is empty and everything was read: what could not be read is not
+    /// none.
+    pub fn note_if_empty(&mut self, words: &str) {
+        if self.items.is_empty() && self.unread.is_empty() {
+            self.notes.insert(0, words.to_owned());
+        }
     }
 
     /// The exit code, given what could not be read.

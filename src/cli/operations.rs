@@ -127,9 +127,8 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
         answer.notes.push(format!(
             "the newest {limit} of each journal; --limit N or --all reads more"
         ));
-    } else if answer.items.is_empty() {
-        answer.notes.push("none".to_owned());
     }
+    answer.note_if_empty("none");
     if unknown > 0 {
         answer.notes.push(format!(
             "{unknown} with an unknown outcome: each look searches the inbox for proof; sending again is safe, the event id is the same"
