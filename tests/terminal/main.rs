@@ -1,6 +1,12 @@
 //! The real binary on a real pseudo terminal: it draws, it gives the terminal back whatever happens,
 //! and without a terminal it says so.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests say what they expected by failing"
+)]
+
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -9,7 +15,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A debug build on a busy machine takes its time; a hang is longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
@@ -73,7 +79,10 @@ impl Console {
                     self.screen.process(&bytes);
                     self.written.push_str(&String::from_utf8_lossy(&bytes));
                 }
-                Err(_) => panic!("no {what}; on screen:\n{}", self.screen.screen().contents()),
+                Err(error) => panic!(
+                    "no {what} ({error}); on screen:\n{}",
+                    self.screen.screen().contents()
+                ),
             }
         }
     }
