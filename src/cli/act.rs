@@ -292,9 +292,9 @@ fn report(session: &Session, applied: &Applied, wait: Option<Duration>) -> Outco
         })?;
         answer.table.push(vec![
             Cell::text(applied.operation_id.as_str()),
-            Cell::optional(item.event_id.as_ref().map(|id| id.as_str())),
+            Cell::optional(item.event_id.as_ref().map(ToString::to_string)),
             Cell::text(item.state.word()),
-            Cell::optional(item.new_event_id.as_ref().map(|id| id.as_str())),
+            Cell::optional(item.new_event_id.as_ref().map(ToString::to_string)),
             Cell::text(&item.evidence),
         ]);
     }

@@ -105,9 +105,8 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
         answer.notes.push(format!(
             "the newest {limit} of each journal; --limit N or --all reads more"
         ));
-    } else if answer.items.is_empty() {
-        answer.notes.push("none".to_owned());
     }
+    answer.note_if_empty("none");
     session.write(&answer)
 }
 

@@ -86,15 +86,17 @@ pub(super) async fn run(global: &Global, args: &ConsoleArgs) -> Outcome {
 
 /// Says that there is no terminal before anything is opened (T-08).
 pub(super) fn check_terminal() -> Outcome<()> {
-    tui::terminal::check_tty().map_err(failure)
+    tui::terminal::check_tty().map_err(|error| failure(&error))
 }
 
 /// Opens the console; the terminal is given back in every case.
 pub(super) async fn open(services: Services, options: Options) -> Outcome<Left> {
-    Box::pin(tui::run(services, options)).await.map_err(failure)
+    Box::pin(tui::run(services, options))
+        .await
+        .map_err(|error| failure(&error))
 }
 
-fn failure(error: tui::TuiError) -> Failure {
+fn failure(error: &tui::TuiError) -> Failure {
     let exit = if error.exit_code() == Exit::Usage.code() {
         Exit::Usage
     } else {

@@ -284,9 +284,8 @@ fn causes(answer: &mut Answer, parts: &[&PerService<DeadLetterFacts>]) -> Outcom
         answer
             .notes
             .push("grouping stopped at its limit: counts are lower bounds".to_owned());
-    } else if answer.items.is_empty() {
-        answer.notes.insert(0, "none".to_owned());
     }
+    answer.note_if_empty("none");
     Ok(())
 }
 
@@ -299,7 +298,7 @@ fn cells(service: &str, letter: &DeadLetter, now: Timestamp) -> Vec<Cell> {
         },
         Cell::text(letter.consumer.as_str()),
         Cell::optional(letter.event_type.as_ref()),
-        Cell::optional(letter.aggregate_id.as_ref().map(|id| id.as_str())),
+        Cell::optional(letter.aggregate_id.as_ref().map(ToString::to_string)),
         Cell::integer(letter.aggregate_version),
         Cell::ago(Some(letter.last_died_at), now),
         Cell::integer(Some(letter.deaths)),

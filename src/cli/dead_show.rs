@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::base::text::{safe, safe_bytes};
 use crate::model::dead_letter::DeadLetter;
-use crate::model::ids::{DeadLetterId, EventId};
+use crate::model::ids::{AggregateId, DeadLetterId, EventId};
 use crate::observe::snapshot::{DeadLetterView, Unread};
 
 use super::envelope::Answer;
@@ -104,13 +104,13 @@ fn lines(answer: &mut Answer, view: &DeadLetterView, item: &Value) {
     let ago = |at: crate::base::clock::Timestamp| crate::base::human::age(now.seconds_since(at));
     head.push(format!(
         "{}  {}  {}",
-        or_dash(letter.event_id.as_ref().map(|id| id.as_str())),
+        or_dash(letter.event_id.as_ref().map(EventId::as_str)),
         or_dash(letter.event_type.as_deref()),
         letter.status.word()
     ));
     head.push(format!(
         "key        {}  v{}",
-        or_dash(letter.aggregate_id.as_ref().map(|id| id.as_str())),
+        or_dash(letter.aggregate_id.as_ref().map(AggregateId::as_str)),
         letter
             .aggregate_version
             .map_or_else(|| "–".to_owned(), |v| v.to_string())

@@ -56,14 +56,12 @@ pub(super) async fn run(global: &Global, args: &DemoArgs) -> Outcome {
     let pipeline_side = Services::open(Arc::clone(&context), options(false))?;
     let services = pipeline_side.beside(options(global.read_only))?;
     let pipeline = Pipeline::start(&pipeline_side, args.seed).await?;
-    let outcome = match args.headless {
-        Some(seconds) => headless(services, global.output, seconds).await,
-        None => {
-            let options = args
-                .look
-                .options(vec![context.name.clone()], Some(Script::demo()));
-            console::open(services, options).await.map(|_| Exit::Fine)
-        }
+    let outcome = if let Some(seconds) = args.headless {
+        headless(services, global.output, seconds).await
+    } else {
+        let contexts = vec![context.name.clone()];
+        let options = args.look.options(contexts, Some(Script::demo()));
+        console::open(services, options).await.map(|_| Exit::Fine)
     };
     pipeline.stop().await;
     pipeline_side.close().await;

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::base::clock::Timestamp;
+use crate::base::digest::hex;
 use crate::model::count::Count;
 use crate::observe::snapshot::{PerService, Unread};
 
@@ -103,10 +104,20 @@ impl Answer {
 
     /// The value of a service's part; what is missing is noted as unread.
     pub fn part<'a, T>(&mut self, part: &'a PerService<T>) -> Option<&'a T> {
-        if let Some(unread) = &part.unread {
+        if let Some(unread) = &part.unread
+            && !self.unread.contains(unread)
+        {
             self.unread.push(unread.clone());
         }
         part.value.as_ref()
+    }
+
+    /// Says `words` when the list is empty and everything was read: what could not be read is not
+    /// none.
+    pub fn note_if_empty(&mut self, words: &str) {
+        if self.items.is_empty() && self.unread.is_empty() {
+            self.notes.insert(0, words.to_owned());
+        }
     }
 
     /// The exit code, given what could not be read.
@@ -165,12 +176,14 @@ impl Answer {
             lines.extend(self.table.lines(columns));
         }
         let unread = self.unread_lines();
-        if !(self.notes.is_empty() && unread.is_empty()) && !lines.is_empty() {
+        let has_tail = !self.notes.is_empty() || !unread.is_empty();
+        if has_tail && !lines.is_empty() {
             lines.push(String::new());
         }
         lines.extend(self.notes.iter().cloned());
         lines.extend(unread);
-        lines.iter().map(|line| format!("{line}\n")).collect()
+        lines.push(String::new());
+        lines.join("\n")
     }
 
     /// One line for everything that could not be read.
@@ -198,7 +211,8 @@ fn terminal_safe(json: &str) -> String {
         if is_harmful {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
+                out.push_str("\\u");
+                out.push_str(&hex(&unit.to_be_bytes()));
             }
         } else {
             out.push(c);

@@ -57,35 +57,36 @@ impl Exit {
     /// What an operation's items mean together. `Published` is fine while nobody waited for the proof
     /// (`waited` false), and unknown after a wait that ended without one.
     pub fn of_items(states: impl IntoIterator<Item = ItemState>, waited: bool) -> Self {
-        let mut worst: Option<Self> = None;
-        let mut any_done = false;
-        let mut any_refused = false;
-        for state in states {
-            let exit = match state {
-                ItemState::Consumed | ItemState::Applied => Self::Fine,
-                ItemState::Published if !waited => Self::Fine,
-                ItemState::DiedAgain => Self::Findings,
-                ItemState::Unroutable | ItemState::Refused => Self::Refused,
-                ItemState::Published
-                | ItemState::Reserved
-                | ItemState::Publishing
-                | ItemState::Unknown => Self::Unknown,
-            };
-            any_done |= exit == Self::Fine;
-            any_refused |= exit != Self::Fine;
-            worst = Some(match (worst, exit) {
-                (Some(Self::Unknown), _) | (_, Self::Unknown) => Self::Unknown,
-                (Some(Self::Fine) | None, other) => other,
-                (Some(other), Self::Fine) => other,
-                (Some(Self::Refused), Self::Findings) => Self::Findings,
-                (Some(other), _) => other,
-            });
-        }
-        match worst {
-            // Unknown stays the loudest: a script must not repeat what may have been sent.
+        let exits: Vec<Self> = states
+            .into_iter()
+            .map(|state| Self::of_item(state, waited))
+            .collect();
+        // Unknown is the loudest: a script must not repeat what may have been sent. A death says more
+        // than a refusal.
+        let loudest = [Self::Unknown, Self::Findings, Self::Refused]
+            .into_iter()
+            .find(|exit| exits.contains(exit));
+        match loudest {
+            None => Self::Fine,
             Some(Self::Unknown) => Self::Unknown,
-            _ if any_done && any_refused => Self::Partial,
-            other => other.unwrap_or(Self::Fine),
+            Some(_) if exits.contains(&Self::Fine) => Self::Partial,
+            Some(exit) => exit,
+        }
+    }
+
+    fn of_item(state: ItemState, waited: bool) -> Self {
+        match state {
+            ItemState::Consumed | ItemState::Applied => Self::Fine,
+            ItemState::DiedAgain => Self::Findings,
+            ItemState::Unroutable | ItemState::Refused => Self::Refused,
+            ItemState::Published => {
+                if waited {
+                    Self::Unknown
+                } else {
+                    Self::Fine
+                }
+            }
+            ItemState::Reserved | ItemState::Publishing | ItemState::Unknown => Self::Unknown,
         }
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::model::filter::{FilterKind, InService};
+use crate::observe::snapshot::Unread;
 
 use super::failure::Outcome;
 use super::list::Listing;
@@ -39,7 +40,12 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
         };
         let service = part.service.as_str();
         if let Some(reason) = &leases.not_answered {
-            answer.notes.push(format!("{service}: {reason}"));
+            // No lease to show is not the same as no claims.
+            answer.unread.push(Unread {
+                what: format!("leases of {service}"),
+                reason: reason.clone(),
+                is_unreachable: false,
+            });
         }
         hidden |= leases.truncated;
         if leases.truncated {
@@ -68,7 +74,7 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
             };
             let cells = vec![
                 Cell::text(service),
-                Cell::optional(group.claim_token.as_ref().map(|token| token.as_str())),
+                Cell::optional(group.claim_token.as_ref().map(ToString::to_string)),
                 Cell::number(Some(group.rows)),
                 Cell::seconds(group.left_s),
                 Cell::ago(group.oldest_created_at, answer.as_of),
@@ -79,9 +85,8 @@ pub(super) async fn run(session: &Session, args: &LeasesArgs) -> Outcome {
         }
     }
     answer.more = Some(hidden);
-    if shown == 0 {
-        answer.notes.insert(0, "no claims".to_owned());
-    } else if hidden {
+    answer.note_if_empty("no claims");
+    if hidden {
         answer
             .notes
             .insert(0, format!("{shown} shown; there are more"));

@@ -143,9 +143,8 @@ impl<T> Collected<T> {
         } else if self.more {
             let total = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
             format!("{shown} of {total} shown; --limit N or --all prints more")
-        } else if self.rows.is_empty() {
-            "none".to_owned()
         } else {
+            answer.note_if_empty("none");
             return;
         };
         answer.notes.insert(0, note);

@@ -39,8 +39,12 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
             .map_err(|error| Failure::usage(format!("RUST_LOG cannot be used: {error}")))?,
         (None, None) => EnvFilter::default().add_directive(default.into()),
     };
+    // What lapin logs also comes back as an error and is told once by us; "no such queue" is even an
+    // answer. Other libraries may say at most what a person can use.
     let ours = filter_fn(|event| {
-        event.target().starts_with("redrive") || *event.level() <= tracing::Level::INFO
+        let target = event.target();
+        target.starts_with("redrive")
+            || (*event.level() <= tracing::Level::INFO && !target.starts_with("lapin"))
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)

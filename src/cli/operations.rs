@@ -127,9 +127,8 @@ async fn list(session: &Session, listing: &Listing) -> Outcome {
         answer.notes.push(format!(
             "the newest {limit} of each journal; --limit N or --all reads more"
         ));
-    } else if answer.items.is_empty() {
-        answer.notes.push("none".to_owned());
     }
+    answer.note_if_empty("none");
     if unknown > 0 {
         answer.notes.push(format!(
             "{unknown} with an unknown outcome: each look searches the inbox for proof; sending again is safe, the event id is the same"
@@ -227,10 +226,10 @@ fn describe(answer: &mut super::envelope::Answer, service: &str, operation: &Ope
     for item in &operation.items {
         answer.table.push(vec![
             Cell::integer(Some(item.no)),
-            Cell::optional(item.event_id.as_ref().map(|id| id.as_str())),
-            Cell::optional(item.consumer.as_ref().map(|name| name.as_str())),
+            Cell::optional(item.event_id.as_ref().map(ToString::to_string)),
+            Cell::optional(item.consumer.as_ref().map(ToString::to_string)),
             Cell::text(item.state.word()),
-            Cell::optional(item.new_event_id.as_ref().map(|id| id.as_str())),
+            Cell::optional(item.new_event_id.as_ref().map(ToString::to_string)),
             Cell::optional(item.evidence.as_ref()),
         ]);
     }

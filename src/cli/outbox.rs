@@ -194,7 +194,7 @@ fn cells(service: &str, row: &OutboxRow, now: crate::base::clock::Timestamp) -> 
         Cell::text(service),
         Cell::text(row.event_id.as_str()),
         Cell::text(&row.event_type),
-        Cell::optional(row.aggregate_id.as_ref().map(|id| id.as_str())),
+        Cell::optional(row.aggregate_id.as_ref().map(ToString::to_string)),
         Cell::integer(row.aggregate_version),
         Cell::text(row.state.word()),
         Cell::integer(row.attempts),

@@ -67,11 +67,9 @@ pub(super) async fn run(session: &Session, args: &QueuesArgs) -> Outcome {
             .map(Count::Exact);
         answer.more = Some(has_more || answer.items.len() >= args.listing.wanted());
         if !args.listing.all || is_empty || !has_more || !snapshot.unread.is_empty() {
-            let shown = grouped(answer.items.len() as u64);
-            let total = snapshot.total.map_or_else(|| "?".to_owned(), grouped);
             answer
                 .notes
-                .insert(0, format!("{shown} of {total} queues shown"));
+                .insert(0, how_many(answer.items.len(), snapshot.total));
             break;
         }
         page += 1;
@@ -83,6 +81,19 @@ pub(super) async fn run(session: &Session, args: &QueuesArgs) -> Outcome {
         answer.more = Some(false);
     }
     session.write(&answer)
+}
+
+/// Configured queues are shown even where the broker has none of them.
+fn how_many(shown: usize, total: Option<u64>) -> String {
+    let shown = shown as u64;
+    let count = grouped(shown);
+    match total {
+        None => format!("{count} queues shown; how many there are is not known"),
+        Some(total) if total < shown => {
+            format!("{count} queues shown; the broker has {}", grouped(total))
+        }
+        Some(total) => format!("{count} of {} queues shown", grouped(total)),
+    }
 }
 
 fn describe(answer: &mut Answer, snapshot: &QueueSnapshot) {

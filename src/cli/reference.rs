@@ -17,7 +17,8 @@ pub fn markdown() -> String {
          value not known is `null`, never 0.\n\n## Exit codes\n\n| code | meaning |\n|---|---|\n",
     );
     for (exit, meaning) in Exit::ALL {
-        out.push_str(&format!("| {} | {meaning} |\n", exit.code()));
+        let row = format!("| {} | {meaning} |\n", exit.code());
+        out.push_str(&row);
     }
     let mut root = Cli::command().term_width(100);
     root.build();
@@ -27,7 +28,9 @@ pub fn markdown() -> String {
 
 fn section(command: &mut clap::Command, out: &mut String) {
     let name = command.get_bin_name().unwrap_or("redrive").to_owned();
-    out.push_str(&format!("\n## `{name}`\n\n```text\n"));
+    out.push_str("\n## `");
+    out.push_str(&name);
+    out.push_str("`\n\n```text\n");
     let help = command.render_long_help().to_string();
     for line in help.trim_end().lines() {
         out.push_str(line.trim_end());

@@ -63,9 +63,8 @@ pub(super) async fn run(session: &Session, args: &SagasArgs) -> Outcome {
         }
     }
     answer.more = Some(more);
-    if answer.items.is_empty() {
-        answer.notes.push("none".to_owned());
-    } else if more {
+    answer.note_if_empty("none");
+    if more {
         answer
             .notes
             .push(format!("{} shown; there are more", answer.items.len()));

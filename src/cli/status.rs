@@ -121,10 +121,16 @@ fn problems(
         let Some(counts) = &part.value else { continue };
         let service = safe(&part.service);
         if let Some(expired) = some(counts.expired_leases) {
-            out.push(format!("{service}: {expired} rows under an expired lease"));
+            out.push(format!(
+                "{service}: {} under an expired lease",
+                counted(expired, "row")
+            ));
         }
         if let Some(failed) = some(Some(counts.failed)) {
-            out.push(format!("{service}: {failed} outbox rows gave up"));
+            out.push(format!(
+                "{service}: {} gave up",
+                counted(failed, "outbox row")
+            ));
         }
     }
     for hop in &flow.consumers {
@@ -137,12 +143,19 @@ fn problems(
         }
     }
     if let Some(dead) = some(flow.dead_open) {
-        out.push(format!("{dead} dead letters are open"));
+        out.push(format!("{} open", counted(dead, "dead letter")));
     }
     if let Some(sagas) = flow.sagas_attention.filter(|n| *n > 0) {
-        out.push(format!("{} sagas need a person", human::grouped(sagas)));
+        let sagas = counted(Count::Exact(sagas), "saga");
+        out.push(format!("{sagas} overdue, or failed to compensate"));
     }
     out
+}
+
+/// `1 row`, `≥ 10 000 rows`.
+fn counted(count: Count, noun: &str) -> String {
+    let plural = if count == Count::Exact(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: &[String]) {
@@ -214,7 +227,7 @@ mod tests {
         };
         assert_eq!(
             problems(&health, &flow, std::time::Duration::from_mins(1)),
-            ["≥ 10 000 dead letters are open"]
+            ["≥ 10 000 dead letters open"]
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::model::operation::Verb;
 /// How long a production context stays unlocked unless the file says otherwise.
 const UNLOCK: Duration = Duration::from_mins(10);
 
-pub(super) fn read(name: &str, section: Section<'_>) -> Result<Context, ConfigError> {
+pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigError> {
     section.only(&[
         "environment",
         "amqp",
@@ -38,9 +38,9 @@ pub(super) fn read(name: &str, section: Section<'_>) -> Result<Context, ConfigEr
         "dispatcher",
         "services",
     ])?;
-    let environment = environment(&section)?;
-    let amqp = url::read(&section, &url::AMQP)?;
-    let management = url::read(&section, &url::MANAGEMENT)?;
+    let environment = environment(section)?;
+    let amqp = url::read(section, &url::AMQP)?;
+    let management = url::read(section, &url::MANAGEMENT)?;
     if let (Some(amqp), Some(_)) = (&amqp, &management)
         && amqp.scheme() == "embedded"
     {
@@ -50,22 +50,22 @@ pub(super) fn read(name: &str, section: Section<'_>) -> Result<Context, ConfigEr
             "remove it: the embedded broker answers for itself",
         ));
     }
-    let thresholds = thresholds(&section)?;
-    let dispatcher = dispatcher(&section, &thresholds)?;
+    let thresholds = thresholds(section)?;
+    let dispatcher = dispatcher(section, &thresholds)?;
     let context = Context {
         name: name.to_owned(),
         environment,
         read_only: section.boolean("read_only")?.unwrap_or(false),
         amqp,
         management,
-        services: service::read_all(&section)?,
-        rights: rights(&section)?,
+        services: service::read_all(section)?,
+        rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
         inbox_retention: section.duration("inbox_retention")?,
-        ticket_pattern: ticket_pattern(&section)?,
+        ticket_pattern: ticket_pattern(section)?,
         unlock: section.duration("unlock")?.unwrap_or(UNLOCK),
         masked: section.names("masked")?.unwrap_or_default(),
-        owners: owners(&section)?,
+        owners: owners(section)?,
         thresholds,
         dispatcher,
     };

@@ -64,7 +64,8 @@ pub fn show(of: Duration) -> String {
         ("ms", 1),
     ] {
         if left >= scale {
-            out.push_str(&format!("{}{unit}", left / scale));
+            out.push_str(&(left / scale).to_string());
+            out.push_str(unit);
             left %= scale;
         }
     }

@@ -57,18 +57,16 @@ mod tests {
         let env = |_: &str| Some("x".to_owned());
         parse("template", TEMPLATE, &env, Secrets::All).expect("valid as it stands");
         // A line `#key = …` is a default or an alternative; prose comments start with `# `.
-        let opened: String = TEMPLATE
+        let opened: Vec<&str> = TEMPLATE
             .lines()
             .filter(|line| !line.contains("# instead"))
-            .map(|line| {
-                let line = match line.strip_prefix('#') {
-                    Some(rest) if !rest.starts_with(' ') => rest,
-                    _ => line,
-                };
-                format!("{line}\n")
+            .map(|line| match line.strip_prefix('#') {
+                Some(rest) if !rest.starts_with(' ') => rest,
+                _ => line,
             })
             .collect();
-        let loaded = parse("template", &opened, &env, Secrets::All).expect("valid when opened");
+        let loaded =
+            parse("template", &opened.join("\n"), &env, Secrets::All).expect("valid when opened");
         let shop = loaded.config.context(None).expect("context");
         let base = crate::config::Thresholds::default();
         assert_eq!(shop.thresholds, base, "the template shows the defaults");

@@ -39,7 +39,11 @@ pub(super) fn interpolate(
             }
             match (env(name), missing) {
                 (Some(value), _) => out.push_str(&value),
-                (None, Missing::Keep) => out.push_str(&format!("${{{name}}}")),
+                (None, Missing::Keep) => {
+                    out.push_str("${");
+                    out.push_str(name);
+                    out.push('}');
+                }
                 (None, Missing::Refuse) => return Err(Fault::Missing(name.to_owned())),
             }
             used.push(name.to_owned());

@@ -140,7 +140,7 @@ fn root(section: &Section<'_>, secrets: Secrets<'_>) -> Result<Config, ConfigErr
             } else {
                 section.leniently()
             };
-            context::read(&name, section)
+            context::read(&name, &section)
         })
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Config {

@@ -27,8 +27,8 @@ pub(super) struct Source<'a> {
 impl Source<'_> {
     /// The line, from 1, of a byte offset.
     pub(super) fn line(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
+        let before = self.text.get(..offset).unwrap_or_default();
+        1 + before.matches('\n').count()
     }
 
     fn place(&self, offset: usize) -> String {

@@ -1,7 +1,7 @@
 //! `[[contexts.NAME.services]]` → checked [`Service`]s: layouts that exist, names that are unique,
 //! and parts that fit together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::section::Section;
 use super::{ConfigError, DeadLetterPart, InboxPart, OutboxPart, SagaPart, Service, url};
@@ -33,7 +33,7 @@ pub(super) fn read_all(context: &Section<'_>) -> Result<Vec<Service>, ConfigErro
 /// Names that may be used once in a context: what is taken, and by which service.
 #[derive(Default)]
 struct Taken {
-    services: BTreeMap<String, ()>,
+    services: BTreeSet<String>,
     consumers: BTreeMap<String, String>,
     queues: BTreeMap<String, String>,
 }
@@ -53,7 +53,7 @@ fn read(section: &Section<'_>, taken: &mut Taken) -> Result<Service, ConfigError
         "journal",
     ])?;
     let name = section.required_name("name", "name the service, e.g. name = \"orders\"")?;
-    if taken.services.insert(name.clone(), ()).is_some() {
+    if !taken.services.insert(name.clone()) {
         return Err(section.error(
             "name",
             format!("{name:?} is used twice"),

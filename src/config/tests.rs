@@ -70,7 +70,7 @@ fn the_file_of_the_manual_is_read_whole() {
 #[test]
 fn every_optional_key_is_read() {
     let config = with(
-        r##"
+        r#"
         read_only = true
         rights = ["replay"]
         never_replay = ["order.cancelled"]
@@ -81,7 +81,7 @@ fn every_optional_key_is_read() {
         owners = [{ consumer = "inventory", event_type = "order.*", owner = "mia" }]
         thresholds = { refresh = "2s", stale_after = "10s", statement_timeout = "1s", count_cap = 500, page_rows = 50, clock_skew = "1s", proof_deadline = "30s", publish_deadline = "5s" }
         dispatcher = { batch_rows = 10, lease = "20s", send_deadline = "5s", attempts_max = 3, backoff_base = "1s", backoff_cap = "1m", idle = "1s" }
-        "##,
+        "#,
         SERVICE,
     )
     .expect("valid");

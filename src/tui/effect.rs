@@ -79,7 +79,7 @@ impl Performer {
         match effect {
             Effect::Watch(views) => {
                 if let Some(sender) = &self.views {
-                    sender.send_replace(views);
+                    sender.send_replace(*views);
                 }
             }
             Effect::Lock => operator.lock(),

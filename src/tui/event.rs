@@ -45,7 +45,7 @@ pub type Job = u64;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Tell the feeds what is looked at.
-    Watch(Views),
+    Watch(Box<Views>),
     /// Make a plan.
     Plan(Job, Request),
     /// Apply a confirmed plan. Runs to its end even when we leave.

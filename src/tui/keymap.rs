@@ -422,10 +422,11 @@ mod tests {
         let moves = [Action::Last];
         for binding in BINDINGS {
             for key in binding.keys {
-                if let KeyCode::Char(c) = key.code {
-                    if c.is_ascii_uppercase() && !moves.contains(&binding.action) {
-                        assert!(binding.is_guarded, "{c} is not guarded");
-                    }
+                if let KeyCode::Char(c) = key.code
+                    && c.is_ascii_uppercase()
+                    && !moves.contains(&binding.action)
+                {
+                    assert!(binding.is_guarded, "{c} is not guarded");
                 }
             }
         }

@@ -1,8 +1,16 @@
 //! The binary from outside: arguments in; stdout, stderr and exit code out.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    reason = "helpers of tests fail like tests"
+)]
 
 mod config;
 mod help;
 mod output;
+mod prompt;
 mod sandbox;
 mod secrets;
 mod stage;

@@ -271,6 +271,31 @@ fn a_discard_is_planned_applied_recorded_and_audited() {
 }
 
 #[test]
+fn production_wants_its_name_typed() {
+    let home = seeded();
+    let text = std::fs::read_to_string(home.path("redrive.toml")).expect("read");
+    home.write(
+        "redrive.toml",
+        &text.replace("\"sandbox\"", "\"production\""),
+    );
+    let apply = ["discard", DEAD, "--apply", "--yes", "--reason", "test data"];
+    let unnamed = home.run(&apply).exits(2);
+    assert!(
+        unnamed.stderr.contains("--context-name box"),
+        "{}",
+        unnamed.stderr
+    );
+    let named = |name| {
+        let mut arguments = apply.to_vec();
+        arguments.extend(["--context-name", name]);
+        home.run(&arguments)
+    };
+    named("shop").exits(4);
+    named("box").exits(0);
+    home.run(&["audit", "verify"]).exits(0);
+}
+
+#[test]
 fn a_repair_shows_its_diff_before_anything_is_written() {
     let home = seeded();
     home.write(

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::base::clock::Clock;
+use crate::broker::wire::refusal;
 use crate::broker::{
     Binding, Broker, BrokerError, BrokerOverview, BrokerResult, Consumer, Delivery, Flow,
     NodeFacts, Outgoing, PublishOutcome, Publisher, QueueDepth, QueueFacts, QueuePage, Topology,
@@ -268,7 +269,10 @@ impl Publisher for EmbeddedPublisher {
             let mut state = self.shared.state();
             messages
                 .into_iter()
-                .map(|message| state.publish(message, now))
+                .map(|message| match refusal(&message, None, 0) {
+                    Some(reason) => PublishOutcome::Refused(reason),
+                    None => state.publish(message, now),
+                })
                 .collect()
         };
         self.shared.changed.notify_waiters();

@@ -281,9 +281,11 @@ impl Dispatcher {
     }
 
     /// `Refused` also stands for "never left, there was no connection". Whether the message or the
-    /// broker is at fault shows when the broker is asked; an outage must not use up attempts.
+    /// broker is at fault shows when the broker is asked; neither an outage nor an alarm (B-06) must
+    /// use up attempts.
     async fn broker_is_gone(&self, refused: &[FailedAttempt]) -> bool {
-        !refused.is_empty() && self.broker.probe().await.is_err()
+        let is_blocked = || matches!(self.broker.flow(), Flow::Blocked(_));
+        !refused.is_empty() && (is_blocked() || self.broker.probe().await.is_err())
     }
 
     fn sort(

@@ -42,17 +42,18 @@ fn fill(model: &mut Model, n: u32) {
     model.settle();
 }
 
+fn failing<T: Clone>(reading: &Reading<T>) -> Reading<T> {
+    Reading {
+        problem: Some("database of orders is not reachable: connection refused".into()),
+        ..reading.clone()
+    }
+}
+
 /// Every feed says that nothing answers.
 fn fail(model: &mut Model, had: bool) {
     if had {
         fill(model, 9);
         model.world.now = model.world.now.plus(Duration::from_secs(12));
-    }
-    fn failing<T: Clone>(reading: &Reading<T>) -> Reading<T> {
-        Reading {
-            problem: Some("database of orders is not reachable: connection refused".into()),
-            ..reading.clone()
-        }
     }
     let readings = model.world.readings.clone();
     for event in [
@@ -99,20 +100,20 @@ const STATES: [&str; 7] = [
 #[test]
 fn every_pane_in_every_state_at_both_sizes() {
     for spec in PANES {
-        let mut all = String::new();
+        let mut all: Vec<String> = Vec::new();
         for name in STATES {
             for size in SIZES {
                 let screen = shown(&state(name, spec.id, size));
-                all.push_str(&format!("=== {name} {}x{}\n{screen}", size.0, size.1));
+                all.push(format!("=== {name} {}x{}\n{screen}", size.0, size.1));
             }
         }
-        insta::assert_snapshot!(spec.word, all);
+        insta::assert_snapshot!(spec.word, all.concat());
     }
 }
 
 #[test]
 fn details_and_dialogs() {
-    let mut all = String::new();
+    let mut all: Vec<String> = Vec::new();
     for spec in PANES.iter().filter(|spec| spec.id != PaneId::Overview) {
         let mut model = state("typical", spec.id, SIZES[1]);
         press(&mut model, KeyCode::Enter);
@@ -128,13 +129,13 @@ fn details_and_dialogs() {
                 {
                     press(&mut model, KeyCode::Right);
                 }
-                all.push_str(&format!("=== dead letter, {tab}\n{}", shown(&model)));
+                all.push(format!("=== dead letter, {tab}\n{}", shown(&model)));
             }
         } else {
-            all.push_str(&format!("=== {} detail\n{}", spec.word, shown(&model)));
+            all.push(format!("=== {} detail\n{}", spec.word, shown(&model)));
         }
     }
-    insta::assert_snapshot!("details", all);
+    insta::assert_snapshot!("details", all.concat());
 }
 
 fn dialog(size: (u16, u16), environment: Environment) -> Model {
@@ -160,24 +161,24 @@ fn dialog(size: (u16, u16), environment: Environment) -> Model {
 
 #[test]
 fn the_replay_dialog() {
-    let mut all = String::new();
+    let mut all: Vec<String> = Vec::new();
     for size in SIZES {
         for environment in [Environment::Staging, Environment::Production] {
             let mut model = dialog(size, environment);
             press(&mut model, KeyCode::Tab);
-            all.push_str(&format!("=== {environment:?} {}x{}\n", size.0, size.1));
-            all.push_str(&shown(&model));
+            all.push(format!("=== {environment:?} {}x{}\n", size.0, size.1));
+            all.push(shown(&model));
         }
     }
     let mut model = model(PaneId::DeadLetters, SIZES[0]);
     fill(&mut model, 9);
     key(&mut model, '?');
-    all.push_str(&format!("=== help\n{}", shown(&model)));
+    all.push(format!("=== help\n{}", shown(&model)));
     press(&mut model, KeyCode::Esc);
     key(&mut model, '/');
     key(&mut model, 'a');
-    all.push_str(&format!("=== filter\n{}", shown(&model)));
-    insta::assert_snapshot!("dialogs", all);
+    all.push(format!("=== filter\n{}", shown(&model)));
+    insta::assert_snapshot!("dialogs", all.concat());
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn watch(model: &mut Model, is_forced: bool) -> Option<Effect> {
     }
     views.generation = model.views.generation + 1;
     model.views = views.clone();
-    Some(Effect::Watch(views))
+    Some(Effect::Watch(Box::new(views)))
 }
 
 /// Goes to a pane.
