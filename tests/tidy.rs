@@ -126,6 +126,7 @@ const REGISTRIES: &[Registry] = &[
         folder: "pipeline",
         slice: "WORKERS",
         helpers: &[
+            "absent",
             "supervisor",
             "subscription",
             "headers",

@@ -39,8 +39,8 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
             .map_err(|error| Failure::usage(format!("RUST_LOG cannot be used: {error}")))?,
         (None, None) => EnvFilter::default().add_directive(default.into()),
     };
-    // lapin writes returned messages, payload and all, as warnings; what it says comes back as an error
-    // too and is told once by us. Other libraries may say at most what a person can use.
+    // What lapin logs also comes back as an error and is told once by us; "no such queue" is even an
+    // answer. Other libraries may say at most what a person can use.
     let ours = filter_fn(|event| {
         let target = event.target();
         target.starts_with("redrive")

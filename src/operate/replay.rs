@@ -24,6 +24,7 @@ use crate::model::audit::AuditRecord;
 use crate::model::ids::{DeadLetterId, OperationId};
 use crate::model::message::Message;
 use crate::model::operation::{ItemState, Verb};
+use crate::pipeline::death::replays_of;
 use crate::store::{Guarded, ItemStep, Reservation, Store};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,11 @@ pub(super) async fn plan(
     wish: Wish<'_>,
     overrides: &[String],
 ) -> Result<Plan, OperateError> {
-    let detail = look::letter(desk, service, id).await?;
+    let mut detail = look::letter(desk, service, id).await?;
+    // A death that came before our own record of the publish was not counted there; the message
+    // itself carries the number of the replay it died after.
+    let counted = replays_of(&detail.message);
+    detail.letter.replays = detail.letter.replays.max(counted);
     let letter = &detail.letter;
     let (route, (holder, inbox, originals)) = join(route::route(desk, letter, wish), async {
         futures::join!(
@@ -65,7 +70,7 @@ pub(super) async fn plan(
         &detail.message,
         &Marks {
             operation_id: &operation_id,
-            replay_no: letter.replays + 1,
+            replay_no: letter.replays.saturating_add(1),
             event_id: letter.event_id.as_ref(),
             user: user.as_deref(),
             frame_max: broker.map_or(0, |broker| broker.frame_max()),

@@ -370,6 +370,22 @@ async fn r_09_from_the_third_replay_on_a_word_must_be_typed() {
 }
 
 #[tokio::test]
+async fn r_09_a_death_faster_than_our_record_is_counted_by_the_mark_on_the_message() {
+    let scene = Scene::new().await;
+    let event = new_event("order.created", "{}");
+    let letter = scene
+        .dead_event(&event, |death| {
+            let headers = &mut death.message.properties.headers;
+            headers.set(REPLAYS, FieldValue::I64(2));
+        })
+        .await;
+    assert_eq!(scene.letter(&letter).await.replays, 0);
+    let plan = scene.operator.plan(&letter.replay()).await.expect("plans");
+    assert_eq!(plan.confirm.word.as_deref(), Some("again"));
+    assert!(plan.headline.ends_with("replays 2"), "{}", plan.headline);
+}
+
+#[tokio::test]
 async fn r_12_empty_mistyped_and_dead_letter_targets_are_refused() {
     let scene = Scene::new().await;
     let letter = scene.dead().await;

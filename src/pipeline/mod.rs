@@ -1,6 +1,7 @@
 //! The pipeline itself. A worker is `run_once() -> Report` and a dumb loop; what it decides is in
 //! pure functions; what it waits for has a limit.
 
+mod absent;
 pub mod consumer;
 mod copy;
 pub mod dead_letter_collector;
@@ -26,6 +27,7 @@ use crate::config::Service;
 use crate::model::ids::ConsumerName;
 use crate::ports::Ports;
 use crate::store::Store;
+use absent::Absent;
 use consumer::{Consumer, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
@@ -117,6 +119,8 @@ struct Part<'a> {
     store: &'a Arc<dyn Store>,
     broker: &'a Arc<dyn Broker>,
     handlers: &'a Handlers,
+    /// Asked for by name, not only because it fits.
+    is_named: bool,
 }
 
 impl Part<'_> {
@@ -182,25 +186,18 @@ pub fn build(
                 store,
                 broker,
                 handlers,
+                is_named: !names.is_empty(),
             };
             workers.extend((kind.make)(&part)?);
         }
         if workers.len() == before && !names.is_empty() {
-            return Err(nothing_for(kind.name, &ports.context.name));
+            return Err(format!(
+                "no service of context {} has what a {} works on",
+                ports.context.name, kind.name
+            ));
         }
     }
     Ok(workers)
-}
-
-fn nothing_for(kind: &str, context: &str) -> String {
-    if kind == consumer::NAME {
-        format!(
-            "context {context} has no consumer this program could run: its effect is the service's \
-             own code, which calls pipeline::consumer with a handler"
-        )
-    } else {
-        format!("no service of context {context} has what a {kind} works on")
-    }
 }
 
 fn make_dispatcher(part: &Part<'_>) -> Made {
@@ -230,21 +227,19 @@ fn make_collector(part: &Part<'_>) -> Made {
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
 fn make_consumer(part: &Part<'_>) -> Made {
-    let handler = part
-        .service
-        .inbox
-        .as_ref()
-        .and_then(|inbox| part.handlers.get(&inbox.consumer));
-    Ok(handler
-        .and_then(|handler| {
-            Consumer::new(
-                part.service,
-                part.connected(),
-                &part.ports.clock,
-                Arc::clone(handler),
-            )
-        })
-        .map(|worker| Box::new(worker) as Box<dyn Worker>))
+    let Some(inbox) = &part.service.inbox else {
+        return Ok(None);
+    };
+    let (name, service) = (&part.service.name, part.service);
+    Ok(match part.handlers.get(&inbox.consumer) {
+        Some(handler) => {
+            let handler = Arc::clone(handler);
+            Consumer::new(service, part.connected(), &part.ports.clock, handler)
+                .map(|worker| Box::new(worker) as Box<dyn Worker>)
+        }
+        None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),
+        None => None,
+    })
 }
 
 /// What a panic said, if it said it in text.

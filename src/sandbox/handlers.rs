@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::event::{GIFT, Order, UNKNOWN};
 use super::fault::{Fault, fault_of};
 use super::saga::{self, Step};
+use super::topology::SERVICES;
 use crate::pipeline::Handlers;
 use crate::pipeline::consumer::{Handler, Outcome, Received};
 use crate::ports::Ports;
@@ -16,8 +17,18 @@ use crate::store::{BusinessTx, Value};
 /// Version of the services: 4.2.1 has just been rolled out, and takes orders without a sku.
 pub const VERSION: &str = "4.2.1";
 
-/// A handler for each of the sandbox's consumers.
+/// A handler for each of the sandbox's consumers; none unless the context is this very pipeline. A
+/// team's own sandbox may well have an `inventory` too, and its messages are not ours to consume.
 pub fn handlers(ports: &Ports, seed: u64) -> Handlers {
+    let is_ours = SERVICES.iter().all(|(name, queue, _)| {
+        let service = ports.context.service(name);
+        service
+            .and_then(|service| service.inbox.as_ref())
+            .is_some_and(|inbox| inbox.queue == *queue)
+    });
+    if !is_ours {
+        return Handlers::new();
+    }
     let product = ports
         .store("orders")
         .map_or_else(|| "sqlite".to_owned(), |store| store.facts().product);

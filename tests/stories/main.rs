@@ -5,5 +5,6 @@
 mod attach;
 mod crash;
 mod redrive;
+mod reference;
 mod shop;
 mod two_consoles;

@@ -80,7 +80,7 @@ pub struct Shop {
     folder: tempfile::TempDir,
 }
 
-fn server(name: &str) -> String {
+pub fn server(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this through tests/run"))
 }
 
@@ -375,7 +375,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, fact: impl Fn() -> F) {
     assert!(in_time.is_ok(), "{what}: not within {PATIENCE:?}");
 }
 
-async fn create(server: &str, database: &str) -> MySqlPool {
+pub async fn create(server: &str, database: &str) -> MySqlPool {
     let connect = |url: String| async move {
         MySqlPoolOptions::new()
             .max_connections(2)
