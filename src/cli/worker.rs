@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::tasks::Tasks;
+use crate::config::Environment;
 use crate::observe::snapshot::Unread;
 use crate::pipeline::Worker;
 use crate::pipeline::supervisor::Supervisor;
@@ -46,6 +47,7 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
             ),
         ));
     }
+    only_what_we_can_run(session, args)?;
     let workers = session.services.workers(&args.workers)?;
     if workers.is_empty() {
         return Err(Failure::usage(format!(
@@ -58,6 +60,21 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
     } else {
         until_stopped(workers).await
     }
+}
+
+/// Next to other workers a consumer without a handler is told in its reports; alone it would be a
+/// process that does nothing for ever.
+fn only_what_we_can_run(session: &Session, args: &WorkerArgs) -> Outcome<()> {
+    let context = session.context();
+    let only_consumers = !args.workers.is_empty() && args.workers.iter().all(|w| w == "consumer");
+    if !only_consumers || context.environment == Environment::Sandbox {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} has no consumer this program could run: a consumer's effect is its service's own code, which \
+         calls pipeline::consumer with a handler; run dispatcher or collector here",
+        context.name
+    )))
 }
 
 async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
