@@ -57,7 +57,9 @@ pub async fn groups(db: &Db) -> SqlResult<DeadLetterGroups> {
             None if found.len() < GROUPS => Count::Exact(listed),
             None => Count::AtLeast(listed),
         });
-        found.into_iter().for_each(|group| merge(&mut all, group));
+        for group in found {
+            merge(&mut all, group);
+        }
     }
     all.sort_by(|a, b| {
         let key = |group: &DeadLetterGroup| (group.consumer.clone(), group.error_class.clone());

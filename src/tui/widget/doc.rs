@@ -156,37 +156,45 @@ fn wrap_line(line: &Line, width: usize, rows: &mut Vec<Line>) {
         let mut rest = safe.as_str();
         while !rest.is_empty() {
             let room = width.saturating_sub(used);
-            let (mut taken, mut columns_taken) = take_columns(rest, room);
-            // Prose breaks between words; what has no blank near the border is cut there.
-            if taken < rest.len() {
-                let blank = rest
-                    .get(..taken)
-                    .and_then(|part| part.rfind(' '))
-                    .filter(|at| *at * 2 > taken);
-                if let Some(at) = blank {
-                    taken = at + 1;
-                    columns_taken = text::width(rest.get(..taken).unwrap_or_default());
-                }
+            let (taken, columns_taken) = break_at(rest, room);
+            if taken == 0 && used <= hang && room + hang.min(width) >= width {
+                // Wider than a whole row: nothing can show it.
+                break;
             }
-            if taken == 0 {
-                if used <= hang && room == width - hang.min(width) {
-                    // Wider than a whole row: nothing can show it.
-                    break;
-                }
+            let (now, later) = rest.split_at(taken);
+            if taken > 0 {
+                row.push(Span::new(now, span.role));
+                used += columns_taken;
+            }
+            // A blank that would begin a row has done its work.
+            rest = match later.strip_prefix(' ') {
+                Some(trimmed) if taken > 0 => trimmed,
+                _ => later,
+            };
+            if !rest.is_empty() {
                 rows.push(std::mem::take(&mut row));
                 if hang > 0 {
                     row.push(Span::new(" ".repeat(hang), Role::Text));
                 }
                 used = hang;
-                continue;
             }
-            let (now, later) = rest.split_at(taken);
-            row.push(Span::new(now, span.role));
-            used += columns_taken;
-            rest = later;
         }
     }
     rows.push(row);
+}
+
+/// How many bytes of `text` go on a row with `room` columns, and their columns: up to the last blank
+/// for prose, up to the border for what has no blank near it.
+fn break_at(line: &str, room: usize) -> (usize, usize) {
+    let (taken, columns_taken) = take_columns(line, room);
+    let (now, later) = line.split_at(taken);
+    if later.is_empty() || later.starts_with(' ') {
+        return (taken, columns_taken);
+    }
+    match now.rfind(' ') {
+        Some(at) if at * 2 > taken => (at, text::width(now.get(..at).unwrap_or_default())),
+        _ => (taken, columns_taken),
+    }
 }
 
 /// How many bytes of `text` fit into `room` columns, on a grapheme border, and their columns.
@@ -256,6 +264,21 @@ mod tests {
         assert_eq!(rows[0], "注");
         let narrow = doc(vec![line("注", Role::Text)], 1, 1);
         assert_eq!(narrow.len(), 1);
+    }
+
+    #[test]
+    fn prose_breaks_between_words() {
+        let wrapped = doc(
+            vec![line("the same event id, the same bytes", Role::Text)],
+            14,
+            9,
+        );
+        let rows: Vec<String> = wrapped
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|span| span.text.as_str()).collect())
+            .collect();
+        assert_eq!(rows, ["the same event", "id, the same", "bytes"]);
     }
 
     #[test]

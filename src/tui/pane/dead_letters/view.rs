@@ -17,7 +17,7 @@ const GROUP_COLUMNS: [Column; 7] = [
     Column::text("cause", 10, 14, 1, 0),
     Column::text("type", 15, 18, 1, 0),
     Column::text("error", 18, 30, 3, 0),
-    Column::number("n", 6, 0),
+    Column::number("n", 7, 0),
     Column::number("first", 6, 3),
     Column::number("last", 6, 0),
     Column::text("owner", 6, 10, 1, 2),
@@ -291,11 +291,24 @@ fn all_cells(world: &World) -> Vec<Span> {
     let first = groups().map(|group| group.first_died_at).min();
     let last = groups().map(|group| group.last_died_at).max();
     let count: u64 = groups().map(|group| group.count).sum();
+    let value = world.readings.dead_letters.value.as_deref();
+    let is_known = value.is_some_and(|value| {
+        value.services.iter().all(|part| {
+            part.value
+                .as_ref()
+                .is_some_and(|facts| !facts.groups.truncated)
+        })
+    });
+    let count = match (is_known, count) {
+        (true, count) => Span::new(human::grouped(count), Role::Text),
+        (false, 0) => Span::new("?", Role::Unknown),
+        (false, count) => Span::new(format!("≥ {}", human::grouped(count)), Role::Unknown),
+    };
     vec![
         Span::new("all causes", Role::Text),
         Span::new("", Role::Dim),
         Span::new("", Role::Dim),
-        Span::new(human::grouped(count), Role::Text),
+        count,
         Span::new(first.map_or("–".into(), |at| world.age(at)), Role::Dim),
         Span::new(last.map_or("–".into(), |at| world.age(at)), Role::Text),
         Span::new("", Role::Dim),

@@ -1,0 +1,208 @@
+//! The real binary on a real pseudo terminal: it draws, it gives the terminal back whatever happens,
+//! and without a terminal it says so.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests say what they expected by failing"
+)]
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A debug build on a busy machine takes its time; a hang is longer.
+const PATIENCE: Duration = Duration::from_mins(1);
+const ENTER_SCREEN: &str = "\x1b[?1049h";
+const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+struct Console {
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    input: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    written: String,
+}
+
+impl Console {
+    fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let (columns, rows) = (100, 30);
+        let pty = native_pty_system()
+            .openpty(PtySize {
+                rows,
+                cols: columns,
+                pixel_width: 0,
+                pixel_height: 0,
+            })
+            .expect("a pty");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_redrive"));
+        command.args(arguments);
+        command.env("TERM", "xterm-256color");
+        command.env("LANG", "C.UTF-8");
+        for (name, value) in environment {
+            command.env(name, value);
+        }
+        let child = pty.slave.spawn_command(command).expect("starts");
+        drop(pty.slave);
+        let mut reader = pty.master.try_clone_reader().expect("a reader");
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 8192];
+            while let Ok(n) = reader.read(&mut bytes) {
+                if n == 0 || sender.send(bytes[..n].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            child,
+            input: pty.master.take_writer().expect("a writer"),
+            master: pty.master,
+            output,
+            screen: vt100::Parser::new(rows, columns, 0),
+            written: String::new(),
+        }
+    }
+
+    /// Reads until the fact is there.
+    fn wait(&mut self, what: &str, fact: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !fact(self) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
+                Ok(bytes) => {
+                    self.screen.process(&bytes);
+                    self.written.push_str(&String::from_utf8_lossy(&bytes));
+                }
+                Err(error) => panic!(
+                    "no {what} ({error}); on screen:\n{}",
+                    self.screen.screen().contents()
+                ),
+            }
+        }
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        self.wait(text, |console| {
+            console.screen.screen().contents().contains(text)
+        });
+    }
+
+    fn wait_written(&mut self, sequence: &str) {
+        self.wait(&format!("{sequence:?}"), |console| {
+            console.written.contains(sequence)
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.input.write_all(keys.as_bytes()).expect("written");
+        self.input.flush().expect("flushed");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.process_id().expect("a pid");
+        let pid = Pid::from_raw(i32::try_from(pid).expect("small")).expect("not zero");
+        kill_process(pid, signal).expect("signalled");
+    }
+
+    fn end(mut self) -> u32 {
+        self.wait_written(LEAVE_SCREEN);
+        self.wait_written(SHOW_CURSOR);
+        self.child.wait().expect("ends").exit_code()
+    }
+}
+
+#[test]
+fn t_05_quitting_and_being_terminated_give_the_terminal_back() {
+    let mut console = Console::start(&["demo"], &[]);
+    console.wait_for("Health");
+    console.press("5");
+    console.wait_for("all causes");
+    console.press("q");
+    assert_eq!(console.end(), 0);
+
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut console = Console::start(&["demo"], &[]);
+        console.wait_for("Health");
+        console.signal(signal);
+        console.end();
+    }
+}
+
+#[test]
+fn t_09_a_stopped_console_comes_back_whole() {
+    let mut console = Console::start(&["demo"], &[]);
+    console.wait_for("Health");
+    console.signal(Signal::TSTP);
+    console.wait_written(LEAVE_SCREEN);
+    console.written.clear();
+    console.screen = vt100::Parser::new(30, 100, 0);
+    console.signal(Signal::CONT);
+    console.wait_written(ENTER_SCREEN);
+    console.wait_for("Health");
+    console.wait_for("Overview");
+    console.press("q");
+    assert_eq!(console.end(), 0);
+}
+
+#[test]
+fn t_03_a_resize_is_followed_and_a_tiny_terminal_says_so() {
+    let mut console = Console::start(&["demo"], &[]);
+    console.wait_for("Health");
+    for (columns, rows) in [(40, 10), (1, 1), (100, 30)] {
+        console
+            .master
+            .resize(PtySize {
+                rows,
+                cols: columns,
+                pixel_width: 0,
+                pixel_height: 0,
+            })
+            .expect("resized");
+        console.screen = vt100::Parser::new(rows, columns, 0);
+        if columns == 40 {
+            console.wait_for("terminal too small (needs 60×15)");
+        }
+    }
+    console.wait_for("Health");
+    console.press("q");
+    assert_eq!(console.end(), 0);
+}
+
+#[test]
+fn t_15_no_color_means_none() {
+    let mut console = Console::start(&["demo"], &[("NO_COLOR", "1"), ("COLORTERM", "truecolor")]);
+    console.wait_for("Health");
+    console.press("5");
+    console.wait_for("all causes");
+    console.press("q");
+    console.wait_written(LEAVE_SCREEN);
+    for start in ["\x1b[0;3", "\x1b[0;9", ";38;", ";48;"] {
+        assert!(!console.written.contains(start), "{start:?}");
+    }
+    console.end();
+}
+
+#[test]
+fn t_08_without_a_terminal_nothing_is_drawn_and_the_code_is_2() {
+    for term in ["xterm", "dumb", ""] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_redrive"))
+            .arg("demo")
+            .env("TERM", term)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("runs");
+        assert_eq!(output.status.code(), Some(2), "TERM={term:?}");
+        assert!(output.stdout.is_empty());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            words.contains("no terminal: use `redrive status -o json`"),
+            "{words}"
+        );
+    }
+}
