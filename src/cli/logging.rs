@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -13,6 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::failure::{Failure, Outcome};
 use super::{Cli, Command};
 
+/// Lines that wait to be written; more are dropped. The default of 128 000 takes 4 MiB from the start.
+const LINES_MAX: usize = 4_096;
 /// Days of log files that are kept.
 const LOG_FILES_MAX: usize = 7;
 
@@ -54,7 +56,9 @@ pub(super) fn start(cli: &Cli) -> Outcome<Option<WorkerGuard>> {
         let Some(file) = log_file() else {
             return Ok(None);
         };
-        let (writer, guard) = tracing_appender::non_blocking(file);
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(LINES_MAX)
+            .finish(file);
         let layer = layer.with_writer(writer).with_filter(wanted.and(ours));
         (
             Some(guard),

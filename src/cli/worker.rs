@@ -46,6 +46,7 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
             ),
         ));
     }
+    only_what_we_can_run(session, args)?;
     let workers = session.services.workers(&args.workers)?;
     if workers.is_empty() {
         return Err(Failure::usage(format!(
@@ -58,6 +59,21 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
     } else {
         until_stopped(workers).await
     }
+}
+
+/// Next to other workers a consumer without a handler is told in its reports; alone it would be a
+/// process that does nothing for ever.
+fn only_what_we_can_run(session: &Session, args: &WorkerArgs) -> Outcome<()> {
+    let context = session.context();
+    let only_consumers = !args.workers.is_empty() && args.workers.iter().all(|w| w == "consumer");
+    if !only_consumers || session.services.can_consume() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} has no consumer this program could run: a consumer's effect is its service's own code, which \
+         calls pipeline::consumer with a handler; run dispatcher or collector here",
+        context.name
+    )))
 }
 
 async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {

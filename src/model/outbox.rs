@@ -108,7 +108,7 @@ pub struct NewEvent {
     pub event_id: EventId,
     /// Whose event it is.
     pub aggregate_id: AggregateId,
-    /// Its place in the sequence; unique per aggregate.
+    /// Its place in the sequence. A repair keeps its original's.
     pub aggregate_version: i64,
     /// e.g. `order.created`; also the routing key unless `routing_key` is set.
     pub event_type: String,

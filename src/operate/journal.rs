@@ -41,7 +41,7 @@ impl Desk {
                 "journal",
                 Level::Refusal,
                 format!(
-                    "{service} keeps no operations and no audit log; create their tables with: redrive migrate {service} --apply",
+                    "{service} keeps no operations and no audit log; create their tables with: redrive migrate --service {service} --apply",
                     service = draft.service
                 ),
             ));

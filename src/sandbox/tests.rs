@@ -1,3 +1,5 @@
+//! The reference pipeline from prepared tables to confirmed orders, on the embedded pipeline.
+
 use super::*;
 use crate::pipeline::test_support::Bench;
 

@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::redrive::Console;
 
 /// Longest wait for a fact that must come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const QUEUE: &str = "inventory.orders";
 pub const DLQ: &str = "inventory.orders.dlq";
 pub const OTHER_QUEUE: &str = "audit.orders";
@@ -180,17 +180,17 @@ impl Shop {
             .execute(&self.orders)
             .await
             .expect("an outbox row");
-            lines.push_str(&self.line(event));
+            lines.push_str(&Self::line(event));
         }
         self.publish_lines(&lines).await;
     }
 
     /// Publishes without a row in the outbox.
     pub async fn publish_again(&self, event: &Event) {
-        self.publish_lines(&self.line(event)).await;
+        self.publish_lines(&Self::line(event)).await;
     }
 
-    fn line(&self, event: &Event) -> String {
+    fn line(event: &Event) -> String {
         let line = serde_json::json!({
             "id": event.id, "type": "order.created", "key": event.key, "version": event.version,
             "body": STANDARD.encode(&event.body),
@@ -254,7 +254,7 @@ impl Shop {
             Err(error)
                 if error
                     .as_database_error()
-                    .is_some_and(|e| e.is_unique_violation()) =>
+                    .is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
             {
                 tx.rollback().await.expect("rolls back");
             }

@@ -1,3 +1,5 @@
+//! What the language means, by example and by property; and the page of the manual made from it.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

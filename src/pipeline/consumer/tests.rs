@@ -1,3 +1,5 @@
+//! The consumer runtime on SQLite and the in-process broker: one effect a delivery, whatever happens.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;

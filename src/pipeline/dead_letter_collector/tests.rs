@@ -1,3 +1,5 @@
+//! The collector on SQLite and the in-process broker: any message, any crash, nothing lost or doubled.
+
 use std::sync::atomic::Ordering;
 
 use base64::Engine as _;

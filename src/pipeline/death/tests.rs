@@ -1,3 +1,5 @@
+//! What is read out of a dead message, case by case.
+
 use super::*;
 use crate::base::secret::SecretUrl;
 use crate::config::{DeadLetterPart, Environment, InboxPart};

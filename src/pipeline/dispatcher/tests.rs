@@ -1,6 +1,12 @@
+//! The dispatcher: its decisions as a table, its passes on SQLite and the in-process broker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rstest::rstest;
 
 use super::*;
+use crate::model::outbox::OutboxState;
+use crate::pipeline::test_support::{Bench, Hook, Meddler, new_event};
 
 fn settings() -> DispatcherSettings {
     DispatcherSettings::default()
@@ -41,11 +47,6 @@ fn every_outcome_has_one_consequence(
     };
     assert_eq!(said, expected);
 }
-
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::model::outbox::OutboxState;
-use crate::pipeline::test_support::{Bench, Hook, Meddler, new_event};
 
 fn dispatcher(bench: &Bench, settings: DispatcherSettings) -> Dispatcher {
     let part = bench.service("orders").outbox.clone().expect("an outbox");

@@ -1,3 +1,5 @@
+//! The loop around a worker that panics, recovers and is stopped.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

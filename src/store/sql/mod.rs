@@ -1,5 +1,5 @@
 //! One SQL implementation of the store port, rendered from the mapping, per dialect. MySQL 8, MariaDB
-//! 10.6 and SQLite differ in [`dialect`] and [`session`] only.
+//! 10.6 and SQLite differ in `dialect` and `session` only.
 //!
 //! A call runs in its own tracked task, with a time limit, and to its end: a caller that is dropped
 //! leaves nothing half done. A transaction that met a lock is repeated, because it was rolled

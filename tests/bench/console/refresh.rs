@@ -102,7 +102,6 @@ fn outbox_view(state: OutboxState) -> OutboxView {
         state,
         event_type: None,
         payload: None,
-        payload: None,
         after: None,
         limit: PAGE_ROWS,
     }
@@ -114,7 +113,6 @@ fn dead_letters_view() -> DeadLettersView {
         status: DeadLetterStatus::Open,
         consumer: None,
         event_type: None,
-        payload: None,
         error_class: None,
         payload: None,
         after: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redrive::base::clock::{Clock, Timestamp};
 use redrive::model::count::Count;
 use redrive::model::dead_letter::{DeadLetterQuery, DeadLetterStatus, DeathRecorded, NewDeath};
-use redrive::model::ids::DeadLetterId;
+use redrive::model::ids::{DeadLetterId, EventId};
 use redrive::model::message::{FieldTable, FieldValue, Message, Payload, Properties};
 use redrive::model::operation::Verb;
 use redrive::store::Guarded;
@@ -214,7 +214,7 @@ pub async fn n_05_long_names_and_odd_texts_fit(f: &Fixture) {
     assert_eq!(letter.failed_queue, Some(name.clone()));
     assert_eq!(letter.dead_letter_queue, name);
     assert_eq!(
-        letter.event_id.as_ref().map(|id| id.as_str()),
+        letter.event_id.as_ref().map(EventId::as_str),
         Some(name.as_str())
     );
 }

@@ -239,8 +239,10 @@ pub async fn a_missing_table_is_named(f: &Fixture) {
 /// Nobody listens there.
 pub async fn a_server_that_is_not_there_is_unreachable() {
     let url = "mysql://ops:S3CRET-42@127.0.0.1:1/orders";
-    let mut thresholds = redrive::config::Thresholds::default();
-    thresholds.statement_timeout = Duration::from_millis(300);
+    let thresholds = redrive::config::Thresholds {
+        statement_timeout: Duration::from_millis(300),
+        ..redrive::config::Thresholds::default()
+    };
     let store = redrive::store::sql::SqlStore::connect(&native(url), &thresholds, false)
         .expect("opening reaches nothing");
     let error = store.outbox_counts().await.expect_err("nobody is there");

@@ -40,8 +40,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now_plus}, ?, ?, ?, NULL, {now})",
 JOIN operations o ON o.operation_id = i.operation_id WHERE i.active_key = ?",
         /// The letter of an item. Primary key. Binds operation, number.
         letter_of_item: "SELECT dead_letter_id FROM operation_items WHERE operation_id = ? AND item_no = ?",
-        /// Moves an item on, fenced by state and token. Primary key, one row. `{froms}` is filled by the call.
-        /// Binds state, evidence, [final], [published], operation, number, token, states.
+        /// Moves an item on, fenced by state and token. Primary key, one row.
+        /// Binds state, evidence, flag of a final state, flag of published, operation, number, token, states.
         step: "UPDATE operation_items SET state = ?, evidence = ?, updated_at = {now},
   active_key = CASE WHEN ? = 1 THEN NULL ELSE active_key END,
   published_at = CASE WHEN ? = 1 THEN {now} ELSE published_at END

@@ -176,11 +176,11 @@ super::statements! {
     /// Statements on a mapped inbox.
     InboxStatements {
         /// The proof: first statement of a consumer's transaction; unique on the event (and consumer).
-        /// Binds [consumer], event, [digest].
+        /// Binds consumer (if any), event, digest (if any).
         insert: "INSERT INTO {t} ({columns}) VALUES ({values})",
-        /// One row. Primary key. Binds event, [consumer].
+        /// One row. Primary key. Binds event, consumer (if any).
         row: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {id} = ?{and_consumer}",
-        /// Rows of a window. (consumer, processed) or (processed), at most the limit. Binds [consumer],
+        /// Rows of a window. (consumer, processed) or (processed), at most the limit. Binds consumer (if any),
         /// minus the window, limit.
         recent: "SELECT COUNT(*) FROM (SELECT 1 FROM {t} WHERE {consumer_and}{processed} >= {now_plus} LIMIT ?) n",
     }

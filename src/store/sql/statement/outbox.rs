@@ -47,20 +47,20 @@ pub struct OutboxStatements {
     /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
     /// locked. Binds status, limit.
     pub claim_due: Result<String, String>,
-    /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, [token], [lease], ids,
-    /// pending, [sending].
+    /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, token (if any), lease (if any), ids,
+    /// pending, sending (if any).
     pub claim_mark: String,
     /// Sent mark, fenced by status and, where there is one, token. Primary key. Binds sent, ids, sending,
-    /// [token].
+    /// token (if any).
     pub complete: String,
     /// Extends a claim. (status, lease) over all claimed rows. Binds microseconds, sending, token.
     pub renew: Option<String>,
     /// After a failed attempt, fenced. Primary key, one row. Binds status, microseconds, error, id,
-    /// sending, [token].
+    /// sending, token (if any).
     pub fail: String,
-    /// Untried rows back, fenced. Primary key. Binds pending, ids, sending, [token].
+    /// Untried rows back, fenced. Primary key. Binds pending, ids, sending, token (if any).
     pub give_back: String,
-    /// A new event; unique on the id. Binds see [`super::super::business`].
+    /// A new event; unique on the id. Binds in the order of its columns.
     pub insert: String,
     /// A failed row back to pending, guarded. Primary key, one row. Binds the action's words, then id,
     /// failed, attempts.
