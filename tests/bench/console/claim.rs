@@ -30,7 +30,10 @@ async fn measured(servers: &Servers, ready: &Ready, figures: &mut Figures) -> Re
     let mut counters = Counters::open(&servers.mariadb).await?;
 
     let select = claim_select(servers, &**store).await?;
-    note(&format!("claim: {select}"));
+    note(&format!(
+        "claim: {}",
+        select.split_whitespace().collect::<Vec<_>>().join(" ")
+    ));
     let (claim, reads) = counters.reads_of(store.claim_batch(&REQUEST)).await?;
     ensure!(
         claim?.events.len() == CLAIM_BATCH as usize,

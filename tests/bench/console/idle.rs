@@ -7,7 +7,7 @@ use color_eyre::eyre::{Result, WrapErr, eyre};
 use crate::figures::{Figures, float, note};
 use crate::first_frame::FRAME;
 use crate::fixture::Ready;
-use crate::pty::Console;
+use crate::pty::{Console, PANES};
 
 /// How long it is watched.
 const WATCH: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ pub fn measure(ready: &Ready, figures: &mut Figures) -> Result<()> {
     let mut console = Console::start(&ready.home)?;
     console.wait_for(FRAME, Duration::from_secs(10))?;
     // Every pane once, so that the peak of memory is that of a console in use; the last one stays.
-    for pane in ["2", "3", "4", "5", "6", "7", "8", "1"] {
+    for pane in PANES {
         console.press(pane)?;
         console.rest(SETTLE)?;
     }

@@ -11,7 +11,7 @@ use crate::figures::{Figures, note};
 use crate::first_frame::{FRAME, milliseconds, nowhere};
 use crate::fixture::Ready;
 use crate::proxy::Proxy;
-use crate::pty::Console;
+use crate::pty::{Console, PANES};
 use crate::servers::Servers;
 
 const PRESSES: usize = 300;
@@ -19,11 +19,8 @@ const PRESSES: usize = 300;
 /// A press without a frame by then counts as this long.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Each key changes the screen wherever the one before it led: panes by number and by name.
-const PANES: [&str; 8] = ["2", "3", "4", "5", "6", "7", "8", "1"];
-
-/// Through the rows of a list, down more than up, and between list and detail.
-const ROWS: [&str; 10] = ["j", "j", "j", "k", "j", "j", "k", "j", "\t", "\t"];
+/// Through the rows of a list and back to the first, and between list and detail.
+const ROWS: [&str; 10] = ["j", "j", "j", "k", "\t", "\t", "j", "k", "k", "k"];
 
 pub fn measure(servers: &Servers, ready: &Ready, figures: &mut Figures) -> Result<()> {
     let silent = Proxy::silent()?;

@@ -10,6 +10,9 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use crate::context::Home;
 
+/// Opens each pane in turn: every key changes the screen.
+pub const PANES: [&str; 8] = ["2", "3", "4", "5", "6", "8", "9", "1"];
+
 pub const ROWS: u16 = 36;
 pub const COLUMNS: u16 = 120;
 
@@ -56,6 +59,7 @@ impl Console {
         command.cwd(home.path());
         command.env_clear();
         command.env("TERM", "xterm-256color");
+        command.env("LANG", "C.UTF-8");
         command.env("HOME", home.path());
         let mut reader = pair
             .master
