@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// A debug build on a busy machine takes its time; a hang is longer.
 const HUMAN_GAP: Duration = Duration::from_millis(60);
+/// A plan must have been on screen for a moment before it can be confirmed.
+const READ_THE_PLAN: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_mins(1);
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
@@ -103,7 +105,11 @@ impl Console {
     /// Types as a person does: the console ignores guarded keys that come faster (T-10). What is
     /// written meanwhile is read, as a terminal would.
     fn press(&mut self, keys: &str) {
-        let typed_at = Instant::now() + HUMAN_GAP;
+        self.press_after(HUMAN_GAP, keys);
+    }
+
+    fn press_after(&mut self, pause: Duration, keys: &str) {
+        let typed_at = Instant::now() + pause;
         while let Some(left) = typed_at.checked_duration_since(Instant::now()) {
             if let Ok(bytes) = self.output.recv_timeout(left) {
                 self.screen.process(&bytes);
@@ -142,6 +148,30 @@ fn t_05_quitting_and_being_terminated_give_the_terminal_back() {
         console.signal(signal);
         console.end();
     }
+}
+
+/// The crash point stands in a task of the operate layer: what panics there must not leave the
+/// operator with a dead screen, and its words must be on the screen that is left.
+#[test]
+fn t_05_a_panic_in_a_task_gives_the_terminal_back_and_says_what_broke() {
+    let crash = (
+        "FAILPOINTS",
+        "replay.before_publish=panic(injected by a test)",
+    );
+    let mut console = Console::start(&["demo", "--seed", "7"], &[crash]);
+    console.wait_for("Health");
+    console.press("5");
+    console.wait_for("all causes");
+    console.press("\t");
+    console.press("R");
+    console.wait_for("same as");
+    console.press("\t");
+    console.press("a test");
+    console.wait_for("a test");
+    console.press("\r");
+    console.press_after(READ_THE_PLAN, "y");
+    console.wait_written("injected by a test");
+    assert_ne!(console.end(), 0);
 }
 
 #[test]
