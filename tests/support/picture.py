@@ -84,9 +84,12 @@ def main():
             if part.strip():
                 extra = ' font-weight="bold"' if style.get("bold") else ""
                 extra += ' opacity="0.6"' if style.get("dim") else ""
+                # Every character has its own place: the columns stand whatever font is there.
+                text = part.rstrip()
+                places = " ".join(f"{12 + (x + i) * CELL_W:.1f}" for i in range(len(text)))
                 out.append(
-                    f'<text x="{left:.1f}" y="{top + 13.5}" textLength="{length:.1f}" fill="{fg}" '
-                    f'xml:space="preserve"{extra}>{html.escape(part)}</text>'
+                    f'<text x="{places}" y="{top + 13.5}" fill="{fg}" xml:space="preserve"{extra}>'
+                    f"{html.escape(text)}</text>"
                 )
             x += len(part)
     out.append("</svg>")
