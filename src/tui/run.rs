@@ -106,7 +106,8 @@ struct Console {
     outcomes: mpsc::Receiver<Outcome>,
     feeds: Readers,
     workers: Option<watch::Receiver<Vec<Report>>>,
-    input: EventStream,
+    /// `None` while somebody else reads the keys.
+    input: Option<EventStream>,
     signals: Signals,
     screen: Screen<Stdout>,
     reads: Tasks,
@@ -148,6 +149,13 @@ impl Readers {
             reading = changed(&mut feeds.operations) => Fresh::Operations(reading),
             reading = changed(&mut feeds.audit) => Fresh::Audit(reading),
         }
+    }
+}
+
+async fn typed(input: &mut Option<EventStream>) -> Option<io::Result<Input>> {
+    match input {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -193,7 +201,7 @@ impl Console {
             outcomes,
             feeds: Readers(None),
             workers: options.workers,
-            input: EventStream::new(),
+            input: Some(EventStream::new()),
             signals: Signals::new()?,
             screen: Screen::new(io::stdout()),
             reads,
@@ -289,7 +297,7 @@ impl Console {
             () = terminal::panicked() => Wake::Panicked,
             wake = self.signals.next() => wake,
             Some(outcome) = self.outcomes.recv() => Wake::Event(Event::Outcome(outcome)),
-            input = self.input.next() => match input {
+            input = typed(&mut self.input) => match input {
                 Some(Ok(input)) => translate(input),
                 Some(Err(error)) => Wake::Lost(error),
                 None => Wake::Lost(io::Error::from(io::ErrorKind::UnexpectedEof)),
@@ -334,15 +342,16 @@ impl Console {
             }
             TerminalEffect::Suspend => Box::pin(self.suspend(guard, true)).await,
             TerminalEffect::Edit(target, payload) => {
-                // The editor reads the keys: nobody else may.
-                self.input = EventStream::new();
+                // The editor reads the keys: nobody else may. The old reader is gone before there is
+                // a new one, which would wait for the old one's next key.
+                self.input = None;
                 guard.leave();
                 let result = tokio::select! {
                     result = effect::edit(&payload) => result,
                     () = terminal::panicked() => Err("a part of redrive panicked".to_owned()),
                 };
                 guard.enter()?;
-                self.input = EventStream::new();
+                self.input = Some(EventStream::new());
                 self.screen.forget();
                 let size = crossterm::terminal::size()?;
                 self.model.size = size;

@@ -130,7 +130,12 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
         });
         facts.add_as(
             "replayed",
-            format!("{} times{}", letter.replays, after.unwrap_or_default()),
+            format!(
+                "{} {}{}",
+                letter.replays,
+                if letter.replays == 1 { "time" } else { "times" },
+                after.unwrap_or_default()
+            ),
             Role::Warn,
         );
     }
