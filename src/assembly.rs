@@ -119,17 +119,25 @@ impl Services {
     /// # Errors
     /// Says what is missing for a worker that was named.
     pub fn workers(&self, names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
-        let handlers = if self.ports.context.environment == Environment::Sandbox {
-            sandbox::handlers(&self.ports, 0)
-        } else {
-            Handlers::new()
-        };
-        pipeline::build(&self.ports, names, &handlers).map_err(|problem| ConfigError {
+        pipeline::build(&self.ports, names, &self.handlers()).map_err(|problem| ConfigError {
             origin: format!("context {}", self.ports.context.name),
             key: "workers".to_owned(),
             problem,
             fix: "name other workers, or complete the context".to_owned(),
         })
+    }
+
+    /// True when this program has a handler for a consumer of the context.
+    pub fn can_consume(&self) -> bool {
+        !self.handlers().is_empty()
+    }
+
+    fn handlers(&self) -> Handlers {
+        if self.ports.context.environment == Environment::Sandbox {
+            sandbox::handlers(&self.ports, 0)
+        } else {
+            Handlers::new()
+        }
     }
 
     /// Consumer names of the context.

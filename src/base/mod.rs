@@ -6,6 +6,7 @@ pub mod clock;
 pub mod deadline;
 pub mod digest;
 pub mod human;
+pub mod mask;
 pub mod secret;
 pub mod tasks;
 pub mod text;

@@ -3,8 +3,7 @@
 
 use serde_json::Value;
 
-/// What stands for a masked value.
-pub(super) const MASK: &str = "•••";
+pub(super) use crate::base::mask::MASK;
 
 /// Masks the payload object `{"encoding", "data", "sha256"}` of an answer. Bytes that are no JSON
 /// text cannot be searched for the paths, so all of them are hidden when anything is to be masked.

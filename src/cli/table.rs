@@ -267,7 +267,7 @@ mod tests {
             table().lines(Some(40)),
             [
                 "event        n  error",
-                "注文🧾  12 304  ␛[2J, \"gone\" and a long …",
+                "注文🧾  12 304  ␛[2J, \"gone\" and a long…",
                 "–            ?  x",
             ]
         );

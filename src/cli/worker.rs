@@ -6,7 +6,6 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::tasks::Tasks;
-use crate::config::Environment;
 use crate::observe::snapshot::Unread;
 use crate::pipeline::Worker;
 use crate::pipeline::supervisor::Supervisor;
@@ -67,7 +66,7 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
 fn only_what_we_can_run(session: &Session, args: &WorkerArgs) -> Outcome<()> {
     let context = session.context();
     let only_consumers = !args.workers.is_empty() && args.workers.iter().all(|w| w == "consumer");
-    if !only_consumers || context.environment == Environment::Sandbox {
+    if !only_consumers || session.services.can_consume() {
         return Ok(());
     }
     Err(Failure::usage(format!(

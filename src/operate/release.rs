@@ -49,11 +49,14 @@ pub(super) async fn plan(
     })?;
     plan.preflight.push(expired(group));
     plan.preflight.push(safety(&store.facts().release));
-    plan.preflight.push(PreflightLine::new(
-        "duplicates",
-        Level::Warning,
-        "a dispatcher that is only slow may still send them: consumers' inboxes absorb the second copy",
-    ));
+    // A layout that cannot fence has said this already.
+    if store.facts().release == Safety::Safe {
+        plan.preflight.push(PreflightLine::new(
+            "duplicates",
+            Level::Warning,
+            "a dispatcher that is only slow may still send them: consumers' inboxes absorb the second copy",
+        ));
+    }
     plan.confirm.count = (group.rows > 1).then_some(group.rows);
     Ok(plan.sealed())
 }

@@ -433,7 +433,12 @@ async fn b_01_a_returned_message_is_not_published_and_the_letter_stays_open() {
     let to = plan.destination.clone().expect("a destination");
     assert_eq!(
         to.queues,
-        ["inventory.orders", "orders.results", "payment.orders"]
+        [
+            "inventory.orders",
+            "notification.orders",
+            "orders.results",
+            "payment.orders"
+        ]
     );
     let applied = scene
         .operator
@@ -467,7 +472,7 @@ async fn through_the_exchange_the_plan_says_who_else_gets_it() {
         .filter(|line| line.check == "blast_radius")
         .map(|line| line.text.clone())
         .collect();
-    assert_eq!(radius.len(), 2, "{radius:?}");
+    assert_eq!(radius.len(), 3, "{radius:?}");
     assert!(
         radius
             .iter()

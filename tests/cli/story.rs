@@ -34,6 +34,12 @@ database = "sqlite:{dir}/payment.db"
 outbox = { exchange = "shop.events" }
 inbox = { consumer = "payment", queue = "payment.orders" }
 dead_letters = { queues = ["payment.orders.dlq"] }
+[[contexts.box.services]]
+name = "notification"
+database = "sqlite:{dir}/notification.db"
+outbox = { exchange = "shop.events" }
+inbox = { consumer = "notification", queue = "notification.orders" }
+dead_letters = { queues = ["notification.orders.dlq"] }
 "#;
 
 /// A virtual host that goes with the test.

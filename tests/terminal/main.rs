@@ -15,6 +15,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A debug build on a busy machine takes its time; a hang is longer.
+const HUMAN_GAP: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_mins(1);
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
@@ -99,7 +100,16 @@ impl Console {
         });
     }
 
+    /// Types as a person does: the console ignores guarded keys that come faster (T-10). What is
+    /// written meanwhile is read, as a terminal would.
     fn press(&mut self, keys: &str) {
+        let typed_at = Instant::now() + HUMAN_GAP;
+        while let Some(left) = typed_at.checked_duration_since(Instant::now()) {
+            if let Ok(bytes) = self.output.recv_timeout(left) {
+                self.screen.process(&bytes);
+                self.written.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
         self.input.write_all(keys.as_bytes()).expect("written");
         self.input.flush().expect("flushed");
     }

@@ -19,8 +19,8 @@ use super::plan::{
 use super::preflight;
 use super::route::{self, Wish};
 use super::wording::{headline, moment};
-use crate::base::human;
 use crate::base::text::safe;
+use crate::base::{human, mask};
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail};
 use crate::model::ids::{AggregateId, EventId, OperationId};
 use crate::model::inbox::InboxRow;
@@ -81,7 +81,11 @@ pub(super) async fn plan(
     ));
     plan.headers_kept = u64::try_from(new_event.headers.len()).unwrap_or(u64::MAX);
     plan.header_changes = changes;
-    plan.diff = Some(diff(&detail.message.payload, edited));
+    plan.diff = Some(diff(
+        &detail.message.payload,
+        edited,
+        &desk.ports.context.masked,
+    ));
     plan.preflight.push(preflight::status(letter, &holder));
     plan.preflight.push(outbox(desk, service));
     plan.preflight
@@ -285,20 +289,30 @@ fn not_carried(detail: &DeadLetterDetail) -> Vec<HeaderChange> {
         .collect()
 }
 
-/// The payloads as a unified diff; bytes that are not text are only counted.
-fn diff(original: &Payload, edited: &Payload) -> String {
-    match (original.text(), edited.text()) {
-        (Some(before), Some(after)) => similar::TextDiff::from_lines(before, after)
-            .unified_diff()
-            .context_radius(3)
-            .header("original", "repair")
-            .to_string(),
-        _ => format!(
-            "not text: {} become {}",
+/// The payloads as a unified diff; bytes that are not text are only counted. It goes to screens,
+/// the audit log and the repair's record, so masked values are hidden here, before anyone has it.
+fn diff(original: &Payload, edited: &Payload, masked: &[String]) -> String {
+    let sizes = || {
+        format!(
+            "{} become {}",
             human::bytes(u64::try_from(original.bytes().len()).unwrap_or(u64::MAX)),
             human::bytes(u64::try_from(edited.bytes().len()).unwrap_or(u64::MAX))
-        ),
-    }
+        )
+    };
+    let (Some(before), Some(after)) = (original.text(), edited.text()) else {
+        return format!("not text: {}", sizes());
+    };
+    let Some((before, after)) = mask::pair(before, after, masked) else {
+        return format!(
+            "not shown: this context masks parts of payloads, and not both are JSON; {}",
+            sizes()
+        );
+    };
+    similar::TextDiff::from_lines(before.as_ref(), after.as_ref())
+        .unified_diff()
+        .context_radius(3)
+        .header("original", "repair")
+        .to_string()
 }
 
 /// Applies it: one transaction.

@@ -56,8 +56,21 @@ fn p_06_a_repair_changes_only_the_bytes_that_were_edited() {
         assert!(text.contains(digits), "{digits}");
     }
     assert_eq!(content(&payload(NUMBERS), &edited)[0].level, Level::Pass);
-    let shown = diff(&payload(NUMBERS), &edited);
+    let shown = diff(&payload(NUMBERS), &edited, &[]);
     assert!(shown.contains("-{") && shown.contains("+{"), "{shown}");
+}
+
+#[test]
+fn a_masked_value_is_not_in_the_diff() {
+    let before = payload("{\"email\":\"mia@shop\"}");
+    let after = payload("{\"email\":\"mia@shop\",\n\"sku\":\"A-1\"}");
+    let masked = ["email".to_owned()];
+    let shown = diff(&before, &after, &masked);
+    assert!(shown.contains("sku") && shown.contains("•••"), "{shown}");
+    assert!(!shown.contains("mia@shop"), "{shown}");
+    let shown = diff(&payload("email=mia@shop"), &after, &masked);
+    assert!(shown.starts_with("not shown"), "{shown}");
+    assert!(!shown.contains("mia@shop"), "{shown}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Occurrences {
     }
 }
 
-/// Reads a dead message. Its fingerprint is [`base_fingerprint`] until [`Occurrences`] numbers it.
+/// Reads a dead message. Its fingerprint is `base_fingerprint` until `Occurrences` numbers it.
 pub fn new_death(delivery: &Delivery, found: Found<'_>) -> NewDeath {
     let message = &delivery.message;
     let table = &message.properties.headers;

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::config::{Context, Service};
 use crate::model::filter::Filter;
 use crate::tui::dialog::form::wrap;
 use crate::tui::keymap::Action;
@@ -351,6 +352,22 @@ impl Frame {
     }
 }
 
+/// The part of a service a feed reads, if no service of the context has it: then an empty list
+/// says nothing about the pipeline.
+pub fn not_configured(feed: &str, context: &Context) -> Option<&'static str> {
+    let has = |is_there: fn(&Service) -> bool| context.services.iter().any(is_there);
+    let (part, is_there) = match feed {
+        "outbox" | "leases" => ("an outbox", has(|service| service.outbox.is_some())),
+        "dead_letters" => (
+            "dead letters",
+            has(|service| service.dead_letters.is_some()),
+        ),
+        "sagas" => ("sagas", has(|service| service.sagas.is_some())),
+        _ => return None,
+    };
+    (!is_there).then_some(part)
+}
+
 /// What an empty list says instead of rows.
 pub fn empty(
     buf: &mut Buffer,
@@ -368,6 +385,11 @@ pub fn empty(
         ("reading …".to_owned(), Role::Dim)
     } else if standing.read_at.is_none() {
         ("? nothing could be read".to_owned(), Role::Unknown)
+    } else if let Some(part) = not_configured(feed, &world.context) {
+        (
+            format!("no service of this context has {part}: nothing is looked at here"),
+            Role::Unknown,
+        )
     } else if is_filtered {
         (
             "no row passes the filter; Esc clears it".to_owned(),

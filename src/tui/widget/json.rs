@@ -2,13 +2,11 @@
 //! are, nothing is parsed into a number and back (P-06).
 
 use super::paint::{Line, Span};
+use crate::base::mask::MASK;
 use crate::tui::theme::Role;
 
 /// Deeper nesting is shown as raw text (P-09).
 pub const DEPTH_MAX: usize = 128;
-
-/// What stands for a masked value.
-const MASK: &str = "•••";
 
 /// Lays JSON text out, two blanks a level. Values under one of the `masked` paths
 /// (`customer.email`) are not shown.
@@ -246,31 +244,6 @@ fn string_end(text: &str, start: usize) -> usize {
         }
     }
     text.len()
-}
-
-/// JSON text with the values under `masked` paths replaced, for exports; other text as it is.
-pub fn masked_text(text: &str, masked: &[String]) -> String {
-    if masked.is_empty() {
-        return text.to_owned();
-    }
-    match pretty(text, masked) {
-        Ok(lines) => lines
-            .iter()
-            .map(|line| {
-                line.iter()
-                    .map(|span| {
-                        if span.text == MASK {
-                            "\"•••\""
-                        } else {
-                            span.text.as_str()
-                        }
-                    })
-                    .collect::<String>()
-            })
-            .collect::<Vec<_>>()
-            .join("\n"),
-        Err(_) => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

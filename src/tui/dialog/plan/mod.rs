@@ -324,9 +324,10 @@ impl PlanDialog {
                     // Real bytes are compared: a look-alike is another name (N-07).
                     Asked::ContextName => (given.context_name != rules.context_name)
                         .then(|| "type the context's name exactly".to_owned()),
-                    Asked::Count => {
-                        (given.count != rules.count).then(|| "type the number of events".to_owned())
-                    }
+                    Asked::Count => rules
+                        .count
+                        .filter(|count| given.count != Some(*count))
+                        .map(|count| format!("type {count}, the number of events")),
                     Asked::Word => (given.word != rules.word)
                         .then(|| format!("type the word {}", rules.word.as_deref().unwrap_or("?"))),
                 }?;

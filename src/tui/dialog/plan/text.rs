@@ -283,8 +283,12 @@ fn progress(applied: &Applied, operation: Option<&Operation>, world: &World) -> 
     ));
     if let Some(operation) = operation {
         let now = operation.finished_at.unwrap_or(world.now);
+        let word = match operation.finished_at {
+            Some(_) => "took",
+            None => "for",
+        };
         out.push(label(
-            "took",
+            word,
             crate::base::human::age(now.seconds_since(operation.created_at).max(0.0)),
             Role::Dim,
         ));

@@ -47,6 +47,10 @@ pub fn payload(view: &DeadLetterView, view_as: ViewAs, world: &World) -> Vec<Lin
     }
     let unpacked = unpacked(&message.properties, bytes, &mut out);
     let shown = unpacked.as_deref().unwrap_or(bytes);
+    if let Some(why) = not_shown(shown, view_as, &world.context.masked) {
+        out.push(line(why, Role::Warn));
+        return out;
+    }
     if view_as == ViewAs::Hex {
         out.extend(hex::dump(bytes));
         return out;
@@ -69,22 +73,33 @@ pub fn payload(view: &DeadLetterView, view_as: ViewAs, world: &World) -> Vec<Lin
             Ok(lines) => out.extend(lines),
             Err(why) => {
                 out.push(line(format!("{why}; shown as text"), Role::Warn));
-                out.extend(raw(text, world));
+                out.extend(raw(text));
             }
         },
-        Ok(text) => out.extend(raw(text, world)),
+        Ok(text) => out.extend(raw(text)),
     }
     out
 }
 
-/// Text as it is, line by line. With masked paths raw text is not shown: it would show them.
-fn raw(text: &str, world: &World) -> Vec<Line> {
-    if !world.context.masked.is_empty() && json::pretty(text, &world.context.masked).is_ok() {
-        return vec![line(
-            "not shown as text: this context masks parts of payloads (v: laid out)",
-            Role::Warn,
-        )];
+/// Why these bytes are not shown this way where parts of payloads are masked: the masked paths can
+/// only be told in JSON that is laid out.
+fn not_shown(bytes: &[u8], view_as: ViewAs, masked: &[String]) -> Option<&'static str> {
+    if masked.is_empty() {
+        return None;
     }
+    let is_laid_out =
+        std::str::from_utf8(bytes).is_ok_and(|text| json::pretty(text, masked).is_ok());
+    match (is_laid_out, view_as) {
+        (true, ViewAs::Json) => None,
+        (true, _) => Some("not shown this way: this context masks parts of payloads (v: laid out)"),
+        (false, _) => Some(
+            "not shown: this context masks parts of payloads, and this is not JSON they could be found in",
+        ),
+    }
+}
+
+/// Text as it is, line by line.
+fn raw(text: &str) -> Vec<Line> {
     text.split('\n')
         .map(|part| line(part, Role::Text))
         .collect()
@@ -123,4 +138,21 @@ fn looks_like_envelope(bytes: &[u8]) -> bool {
     }
     serde_json::from_slice::<Envelope>(bytes)
         .is_ok_and(|envelope| envelope.error.is_some() && envelope.payload.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masked_parts_are_not_shown_another_way() {
+        let masked = ["customer.email".to_owned()];
+        let body = br#"{"customer":{"email":"mia@shop"}}"#;
+        assert_eq!(not_shown(body, ViewAs::Json, &masked), None);
+        assert!(not_shown(body, ViewAs::Text, &masked).is_some());
+        assert!(not_shown(body, ViewAs::Hex, &masked).is_some());
+        assert!(not_shown(b"{\"email\":\"mia@shop\"", ViewAs::Json, &masked).is_some());
+        assert!(not_shown(&[0xff, 0xfe], ViewAs::Hex, &masked).is_some());
+        assert_eq!(not_shown(&[0xff, 0xfe], ViewAs::Hex, &[]), None);
+    }
 }

@@ -46,8 +46,8 @@ impl Listing for Leases {
     const COLUMNS: &'static [Column] = &[
         Column::text("claim", 13, 13, 0, 0),
         Column::text("service", 8, 12, 1, 1),
-        Column::number("rows", 6, 0),
-        Column::number("lease", 14, 0),
+        Column::number("rows", 7, 0),
+        Column::number("lease", 17, 0),
         Column::number("held", 8, 3),
         Column::number("oldest row", 10, 2),
         Column::number("tries", 5, 1),
@@ -107,15 +107,19 @@ impl Listing for Leases {
         if expired > 0 {
             line.push(Span::new(format!("✖ {expired} expired   "), Role::Bad));
         }
-        let is_cut = value
+        let at_least = if value
             .services
             .iter()
             .filter_map(|part| part.value.as_ref())
-            .any(|leases| leases.truncated);
+            .any(|leases| leases.truncated)
+        {
+            "≥ "
+        } else {
+            ""
+        };
         line.push(Span::new(
             format!(
-                "{}{} claims, {} rows",
-                if is_cut { "≥ " } else { "" },
+                "{at_least}{} claims, {at_least}{} rows",
                 groups().count(),
                 human::grouped(groups().map(|group| group.rows).sum())
             ),
@@ -147,7 +151,7 @@ impl Listing for Leases {
                 None => Span::new("no token", Role::Unknown),
             },
             Span::new(service, Role::Text),
-            Span::new(human::grouped(row.rows), Role::Text),
+            Span::new(rows(service, row, world), Role::Text),
             lease,
             held(row, world),
             match row.oldest_created_at {
@@ -178,7 +182,7 @@ impl Listing for Leases {
                 row.claim_token.as_ref().map(ToString::to_string),
             )
             .add("service", service)
-            .add("rows", human::grouped(row.rows))
+            .add("rows", rows(service, row, world))
             .add_or(
                 "lease until",
                 row.lease_until
@@ -263,6 +267,19 @@ impl Listing for Leases {
         action != Action::Release
             || selected.is_some_and(|(_, group)| is_expired(group) && group.claim_token.is_some())
     }
+}
+
+/// How many rows the claim has; a lower bound when not every claimed row was looked at.
+fn rows(service: &str, row: &LeaseGroup, world: &World) -> String {
+    let is_cut = world.readings.leases.value.as_deref().is_some_and(|value| {
+        value
+            .services
+            .iter()
+            .filter(|part| part.service == service)
+            .any(|part| part.value.as_ref().is_some_and(|leases| leases.truncated))
+    });
+    let at_least = if is_cut { "≥ " } else { "" };
+    format!("{at_least}{}", human::grouped(row.rows))
 }
 
 /// How long the claim has been held, if it was made with the configured lease: batch time against

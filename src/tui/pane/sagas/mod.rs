@@ -1,6 +1,6 @@
 //! Sagas: failed compensations on top, then the overdue, then the stalest; steps as a track.
 
-use super::browser::{Facts, short_id};
+use super::browser::{Facts, not_configured, short_id};
 use super::listing::{ListPane, Listing, Place};
 use super::{Ask, PaneId, PaneSpec};
 use crate::base::clock::Timestamp;
@@ -158,7 +158,9 @@ impl Listing for Sagas {
 
     fn summary(&self, world: &World) -> Line {
         let parts = Self::parts(world);
-        if world.readings.sagas.value.is_none() {
+        if world.readings.sagas.value.is_none()
+            || not_configured(Self::FEED, &world.context).is_some()
+        {
             return Line::new();
         }
         let all = || parts.iter().flat_map(|(_, sagas)| sagas.iter());
