@@ -47,6 +47,9 @@ impl Console {
         command.args(arguments);
         command.env("TERM", "xterm-256color");
         command.env("LANG", "C.UTF-8");
+        if let Some((_, folder)) = environment.iter().find(|(name, _)| *name == "PWD") {
+            command.cwd(folder);
+        }
         for (name, value) in environment {
             command.env(name, value);
         }
@@ -148,6 +151,55 @@ fn t_05_quitting_and_being_terminated_give_the_terminal_back() {
         console.signal(signal);
         console.end();
     }
+}
+
+#[test]
+fn mouse_copy_and_export_work_on_a_real_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("UTF-8");
+    let mut console = Console::start(&["demo", "--seed", "7"], &[("PWD", path)]);
+    console.wait_for("Health");
+    // A click on the tab `5 Dead letters` (columns and rows count from 1 on the wire).
+    console.press("\x1b[<0;48;2M\x1b[<0;48;2m");
+    console.wait_for("all causes");
+    console.press("\t");
+    console.press("y");
+    console.wait_written("\x1b]52;c;");
+    console.press("x");
+    console.wait_for(".json");
+    console.press("q");
+    assert_eq!(console.end(), 0);
+    let files: Vec<_> = std::fs::read_dir(path)
+        .expect("the folder")
+        .flatten()
+        .collect();
+    assert_eq!(files.len(), 1, "one export");
+    let text = std::fs::read_to_string(files[0].path()).expect("readable");
+    let rows: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(rows.to_string().contains("order.created"), "{text}");
+}
+
+#[test]
+fn a_repair_goes_through_the_editor_and_back_to_its_diff() {
+    let editor = ("EDITOR", "sed -i s/order/reorder/");
+    let mut console = Console::start(&["demo", "--seed", "7"], &[editor]);
+    console.wait_for("Health");
+    console.press("5");
+    console.wait_for("all causes");
+    console.press("\t");
+    console.press("E");
+    console.wait_written(LEAVE_SCREEN);
+    console.wait_for("Repair");
+    console.wait_for("reorder");
+    console.press("\t");
+    console.press("wrong field");
+    console.wait_for("wrong field");
+    console.press("\r");
+    console.press_after(READ_THE_PLAN, "y");
+    console.wait_for("applied");
+    console.press("\x1b");
+    console.press("q");
+    assert_eq!(console.end(), 0);
 }
 
 /// The crash point stands in a task of the operate layer: what panics there must not leave the
