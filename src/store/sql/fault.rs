@@ -242,11 +242,18 @@ fn missing_name(words: &str) -> String {
         .to_owned()
 }
 
+/// Access denied at the log-in.
+const WRONG_ACCOUNT: u16 = 1045;
+
 /// The driver's words in one line, cut, and without anything of the connection's URL.
 fn detail(error: &sqlx::Error) -> String {
     let words = match error {
         sqlx::Error::Database(database) => {
             match database.try_downcast_ref::<MySqlDatabaseError>() {
+                Some(mysql) if mysql.number() == WRONG_ACCOUNT => format!(
+                    "wrong user or password: {} (error {WRONG_ACCOUNT})",
+                    mysql.message()
+                ),
                 Some(mysql) => format!("{} (error {})", mysql.message(), mysql.number()),
                 None => database.message().to_owned(),
             }

@@ -79,11 +79,11 @@ pub fn facts(world: &World) -> Vec<Fact> {
 fn servers(health: &HealthSnapshot, world: &World, out: &mut Vec<Fact>) {
     let down = |server: &ServerHealth, what: String, evidence| {
         (server.is_up == Some(false)).then(|| {
-            // What a server says of itself may begin with the same words.
+            // Down is more than not reachable (a wrong password, say), and that is told by its own words.
             let text = if server.detail.contains("is not reachable") {
                 server.detail.clone()
             } else {
-                format!("{what} is not reachable: {}", server.detail)
+                format!("{what} cannot be used: {}", server.detail)
             };
             fact(format!("down/{}", server.name), Role::Bad, text, evidence)
         })
