@@ -154,6 +154,17 @@ pub struct OutboxCounts {
     pub database_now: Timestamp,
 }
 
+impl OutboxCounts {
+    /// Rows sent in the last minute. They are found by when they were created: while a backlog is
+    /// worked off, what is sent now was created before, and how much that is, is not known.
+    #[must_use]
+    pub fn published_last_minute(&self) -> Option<Count> {
+        const MINUTE_S: f64 = 60.0;
+        self.sent_last_minute
+            .filter(|_| self.oldest_due_s.is_none_or(|due| due < MINUTE_S))
+    }
+}
+
 /// Which rows a page shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboxQuery {

@@ -227,7 +227,7 @@ impl FlowSnapshot {
 
 /// Publishes a second of all outboxes; one that cannot tell makes the sum unknown.
 fn published_per_s(outboxes: &[PerService<OutboxCounts>]) -> Option<f64> {
-    sum(outboxes, |counts| counts.sent_last_minute).map(|sent| to_rate(sent) / 60.0)
+    sum(outboxes, OutboxCounts::published_last_minute).map(|sent| to_rate(sent) / 60.0)
 }
 
 /// Sum over services; `None` when there are none, or when one is not known.

@@ -286,13 +286,16 @@ fn clock(model: &Model, width: u16) -> Vec<Part> {
             let is_stale = world.is_stale(&standing);
             let text = if is_stale {
                 format!("{word}{} old", human::age(age_s))
-            } else {
+            } else if standing.unread.is_empty() {
                 // Within the refresh interval an age is noise that would redraw the screen.
                 "live".to_owned()
+            } else {
+                // Fresh, but not of every server.
+                "in part".to_owned()
             };
             vec![Span::new(
                 text,
-                if is_stale || standing.problem.is_some() {
+                if is_stale || standing.problem.is_some() || !standing.unread.is_empty() {
                     Role::Warn
                 } else {
                     Role::Good

@@ -348,3 +348,18 @@ async fn check_names_every_port_queue_and_exchange() {
             .any(|line| line.subject == "amqp" && line.level == CheckLevel::Unreachable)
     );
 }
+
+#[test]
+fn what_a_backlog_hides_is_not_shown_as_nothing() {
+    let counts = |due| crate::model::outbox::OutboxCounts {
+        oldest_due_s: due,
+        sent_last_minute: Some(Count::Exact(0)),
+        ..super::fakes::counts()
+    };
+    assert_eq!(counts(None).published_last_minute(), Some(Count::Exact(0)));
+    assert_eq!(
+        counts(Some(4.0)).published_last_minute(),
+        Some(Count::Exact(0))
+    );
+    assert_eq!(counts(Some(61.0)).published_last_minute(), None);
+}

@@ -242,20 +242,30 @@ fn missing_name(words: &str) -> String {
         .to_owned()
 }
 
+/// Access denied at the log-in.
+const WRONG_ACCOUNT: u16 = 1045;
+
 /// The driver's words in one line, cut, and without anything of the connection's URL.
 fn detail(error: &sqlx::Error) -> String {
     let words = match error {
         sqlx::Error::Database(database) => {
             match database.try_downcast_ref::<MySqlDatabaseError>() {
+                Some(mysql) if mysql.number() == WRONG_ACCOUNT => format!(
+                    "wrong user or password: {} (error {WRONG_ACCOUNT})",
+                    mysql.message()
+                ),
                 Some(mysql) => format!("{} (error {})", mysql.message(), mysql.number()),
                 None => database.message().to_owned(),
             }
         }
         sqlx::Error::PoolTimedOut => {
-            "no session in time: the server refuses connections, or all sessions are busy"
+            "no session in time: the server does not answer, or all its sessions are busy"
                 .to_owned()
         }
         sqlx::Error::PoolClosed => "the connection was closed".to_owned(),
+        sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection".to_owned()
+        }
         sqlx::Error::Io(io) => io.to_string(),
         other => other.to_string(),
     };
@@ -283,6 +293,15 @@ mod tests {
     #[case(1153, Kind::Other)]
     fn server_numbers_have_kinds(#[case] number: u16, #[case] kind: Kind) {
         assert_eq!(kind_of_number(number), kind);
+    }
+
+    #[test]
+    fn a_closed_connection_is_said_in_words() {
+        let error = sqlx::Error::Io(std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "expected to read 4 bytes, got 0 bytes at EOF",
+        ));
+        assert_eq!(detail(&error), "the server closed the connection");
     }
 
     #[rstest]

@@ -79,12 +79,13 @@ pub fn facts(world: &World) -> Vec<Fact> {
 fn servers(health: &HealthSnapshot, world: &World, out: &mut Vec<Fact>) {
     let down = |server: &ServerHealth, what: String, evidence| {
         (server.is_up == Some(false)).then(|| {
-            fact(
-                format!("down/{}", server.name),
-                Role::Bad,
-                format!("{what} is not reachable: {}", server.detail),
-                evidence,
-            )
+            // Down is more than not reachable (a wrong password, say), and that is told by its own words.
+            let text = if server.detail.contains("is not reachable") {
+                server.detail.clone()
+            } else {
+                format!("{what} cannot be used: {}", server.detail)
+            };
+            fact(format!("down/{}", server.name), Role::Bad, text, evidence)
         })
     };
     for database in &health.databases {
@@ -225,7 +226,21 @@ fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
             PaneId::Sagas,
         ));
     }
-    for unread in &flow.unread {
+    // A server that is down is said once, by name; here it is only said what is missing for it.
+    let (down, other): (Vec<_>, Vec<_>) = flow
+        .unread
+        .iter()
+        .partition(|unread| unread.reason.contains("is not reachable"));
+    if !down.is_empty() {
+        let what: Vec<&str> = down.iter().map(|unread| unread.what.as_str()).collect();
+        out.push(fact(
+            "unread/down",
+            Role::Unknown,
+            format!("not known meanwhile: {}", what.join(", ")),
+            PaneId::Overview,
+        ));
+    }
+    for unread in other {
         out.push(fact(
             format!("unread/{}", unread.what),
             Role::Unknown,

@@ -142,7 +142,7 @@ pub fn outbox_hops(part: &PerService<OutboxCounts>, world: &World) -> [Hop; 4] {
         }
         _ => {}
     }
-    let sent = match counts.sent_last_minute {
+    let sent = match counts.published_last_minute() {
         Some(count) => per_second(count),
         None => unknown(),
     };
