@@ -12,6 +12,7 @@ pub struct ListState {
     top: usize,
     height: usize,
     marks: BTreeSet<String>,
+    has_more: bool,
 }
 
 impl ListState {
@@ -32,6 +33,11 @@ impl ListState {
             self.marks.retain(|mark| there.contains(mark));
         }
         self.scroll();
+    }
+
+    /// Says that these rows are one page of more, so that a page is never taken for the whole.
+    pub fn set_has_more(&mut self, has_more: bool) {
+        self.has_more = has_more;
     }
 
     /// Forgets everything: another list is shown.
@@ -166,13 +172,14 @@ impl ListState {
     pub fn position(&self) -> String {
         use crate::base::human::grouped;
         let total = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
+        let more = if self.has_more { "+  > next page" } else { "" };
         match self.selected() {
             Some(index) => format!(
-                "{}/{}",
+                "{}/{}{more}",
                 grouped(u64::try_from(index + 1).unwrap_or(u64::MAX)),
                 grouped(total)
             ),
-            None => format!("–/{}", grouped(total)),
+            None => format!("–/{}{more}", grouped(total)),
         }
     }
 
@@ -194,6 +201,15 @@ mod tests {
 
     fn ids(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn r_15_a_page_is_not_taken_for_the_whole() {
+        let mut list = ListState::default();
+        list.sync(ids(&["a", "b"]));
+        assert_eq!(list.position(), "1/2");
+        list.set_has_more(true);
+        assert_eq!(list.position(), "1/2+  > next page");
     }
 
     #[test]

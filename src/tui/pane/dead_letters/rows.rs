@@ -119,6 +119,7 @@ impl DeadLetters {
         self.row_places.clear();
         let mut ids = Vec::new();
         let mut total = 0;
+        let mut has_more = false;
         let group = self.selected_group(world);
         let status = self.status();
         // Rows of an older answer that belong to the cause are right to show at once; of another
@@ -132,6 +133,7 @@ impl DeadLetters {
         if let Some(value) = value.filter(|_| !is_behind) {
             for (service, part) in value.services.iter().enumerate() {
                 let Some(facts) = &part.value else { continue };
+                has_more |= facts.page.next.is_some();
                 for (index, letter) in facts.page.rows.iter().enumerate() {
                     let is_of_group = group.is_none_or(|(name, group)| {
                         name == part.service
@@ -164,6 +166,7 @@ impl DeadLetters {
         }
         self.total = total;
         self.rows.sync(ids);
+        self.rows.set_has_more(has_more);
         if let Some(wanted) = self.wanted.take()
             && self.rows.select(&wanted)
         {

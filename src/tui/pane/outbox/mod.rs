@@ -178,6 +178,7 @@ impl Pane for Outbox {
         self.rows.clear();
         let mut ids = Vec::new();
         let mut total = 0;
+        let mut has_more = false;
         let value = world.readings.outbox.value.as_deref();
         // Payload terms were answered by the feed: list rows carry no payload.
         let row_filter = self.browser.filter.row_terms();
@@ -192,6 +193,7 @@ impl Pane for Outbox {
                 if is_other || facts.state != self.state {
                     continue;
                 }
+                has_more |= facts.page.next.is_some();
                 for (index, row) in facts.page.rows.iter().enumerate() {
                     total += 1;
                     let filtered = InService {
@@ -206,6 +208,7 @@ impl Pane for Outbox {
             }
         }
         self.browser.sync(ids, total);
+        self.browser.list.set_has_more(has_more);
         self.refresh_detail(world);
     }
 
