@@ -129,6 +129,22 @@ impl Console {
         kill_process(pid, signal).expect("signalled");
     }
 
+    /// Waits until the kernel has stopped the process: a `CONT` that comes before its stop is lost, and
+    /// a shell sends none before.
+    fn wait_stopped(&self) {
+        let stat = format!("/proc/{}/stat", self.child.process_id().expect("a pid"));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = std::fs::read_to_string(&stat).expect("the process is there");
+            let state = text.rsplit(") ").next().expect("a state");
+            if state.starts_with('T') {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not stopped: {text}");
+            std::thread::yield_now();
+        }
+    }
+
     fn end(mut self) -> u32 {
         self.wait_written(LEAVE_SCREEN);
         self.wait_written(SHOW_CURSOR);
@@ -232,6 +248,7 @@ fn t_09_a_stopped_console_comes_back_whole() {
     console.wait_for("Health");
     console.signal(Signal::TSTP);
     console.wait_written(LEAVE_SCREEN);
+    console.wait_stopped();
     console.written.clear();
     console.screen = vt100::Parser::new(30, 100, 0);
     console.signal(Signal::CONT);
