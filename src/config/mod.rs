@@ -1,6 +1,7 @@
 //! One validated [`Config`] from a TOML file, the environment and flags (product.md section 8).
 //! The types live here; reading, `${VAR}`, secret commands and validation in `load`.
 
+pub mod consuming;
 mod context;
 pub mod duration;
 pub mod init;
@@ -23,6 +24,8 @@ use crate::base::backoff::Backoff;
 use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
+
+pub use consuming::ConsumerLimits;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +96,8 @@ pub struct Context {
     pub thresholds: Thresholds,
     /// The dispatcher's limits.
     pub dispatcher: DispatcherSettings,
+    /// The consumer runtime's limits.
+    pub consumer: ConsumerLimits,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

@@ -28,7 +28,7 @@ use crate::model::ids::ConsumerName;
 use crate::ports::Ports;
 use crate::store::Store;
 use absent::Absent;
-use consumer::{Consumer, Handler};
+use consumer::{Consumer, ConsumerSettings, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
 
@@ -233,8 +233,12 @@ fn make_consumer(part: &Part<'_>) -> Made {
     let (name, service) = (&part.service.name, part.service);
     Ok(match part.handlers.get(&inbox.consumer) {
         Some(handler) => {
-            let handler = Arc::clone(handler);
-            Consumer::new(service, part.connected(), &part.ports.clock, handler)
+            let limits = &part.ports.context.consumer;
+            let work = (
+                Arc::clone(handler),
+                ConsumerSettings::of(service).limited(limits),
+            );
+            Consumer::with_settings(service, part.connected(), &part.ports.clock, work)
                 .map(|worker| Box::new(worker) as Box<dyn Worker>)
         }
         None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),
