@@ -233,10 +233,9 @@ fn make_consumer(part: &Part<'_>) -> Made {
     let (name, service) = (&part.service.name, part.service);
     Ok(match part.handlers.get(&inbox.consumer) {
         Some(handler) => {
-            let limits = &part.ports.context.consumer;
             let work = (
                 Arc::clone(handler),
-                ConsumerSettings::of(service).limited(limits),
+                ConsumerSettings::of(service).in_context(&part.ports.context),
             );
             Consumer::with_settings(service, part.connected(), &part.ports.clock, work)
                 .map(|worker| Box::new(worker) as Box<dyn Worker>)

@@ -51,6 +51,9 @@ pub use settings::ConsumerSettings;
 /// Registered name.
 pub const NAME: &str = "consumer";
 
+/// Guard: an acknowledgement comes after the commit.
+const GUARD_ACK_ORDER: &str = "guard.consumer_ack_order";
+
 /// How long a pass reads before it reports.
 const PASS: Duration = Duration::from_secs(1);
 /// Between looks at the events that wait for an earlier one.
@@ -151,13 +154,11 @@ impl Consumer {
                 return Ok(());
             }
             if self.running.is_empty() {
-                match self.subscription.next().await? {
-                    Some(delivery) => self.take(delivery, report),
-                    None => {
-                        self.may_give_up_at = Some(Instant::now());
-                        return Ok(());
-                    }
-                }
+                let Some(delivery) = self.subscription.next().await? else {
+                    self.has_caught_up();
+                    return Ok(());
+                };
+                self.take(delivery, report).await?;
                 continue;
             }
             let has_room = self.tags.len() < usize::from(self.work.settings.prefetch);
@@ -166,7 +167,7 @@ impl Consumer {
                 Some(ended) = self.running.next() => self.settle(ended, report).await?,
                 delivery = self.subscription.arrive(), if has_room => {
                     let delivery = delivery?;
-                    self.take(delivery, report);
+                    self.take(delivery, report).await?;
                 }
                 () = sleep_until(until) => {}
             }
@@ -185,9 +186,22 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, delivery: Delivery, report: &mut Report) {
+    /// The queue ran empty: what was missing is not in it.
+    fn has_caught_up(&mut self) {
+        let now = Instant::now();
+        if self.may_give_up_at.is_some_and(|at| at > now) {
+            self.may_give_up_at = Some(now);
+            self.sweep_at = now;
+        }
+    }
+
+    async fn take(&mut self, delivery: Delivery, report: &mut Report) -> Result<(), String> {
         report.is_idle = false;
-        self.tags.taken(delivery.tag);
+        if self.work.settings.crash_points.is_off(GUARD_ACK_ORDER) {
+            self.subscription.ack(delivery.tag, false).await?;
+        } else {
+            self.tags.taken(delivery.tag);
+        }
         self.lanes.push(Job::Delivery {
             tag: delivery.tag,
             arrived: Box::new(Arrived {
@@ -196,6 +210,7 @@ impl Consumer {
                 routing_key: delivery.routing_key,
             }),
         });
+        Ok(())
     }
 
     fn start_jobs(&mut self) {
@@ -246,12 +261,11 @@ impl Consumer {
         if ended.tally.problem.is_some() {
             report.problem = ended.tally.problem;
         }
-        match ended.lane {
-            Some(lane) => self.lanes.free(lane),
-            None => {
-                self.is_sweeping = false;
-                self.sweep_at = Instant::now() + SWEEP;
-            }
+        if let Some(lane) = ended.lane {
+            self.lanes.free(lane);
+        } else {
+            self.is_sweeping = false;
+            self.sweep_at = Instant::now() + SWEEP;
         }
         for event in ended.ready {
             self.lanes.push(Job::Waiting(Box::new(event)));

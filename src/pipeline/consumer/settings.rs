@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::base::backoff::Backoff;
-use crate::config::{ConsumerLimits, Service};
+use crate::base::crash::CrashPoints;
+use crate::config::{ConsumerLimits, Context, Service};
 
 /// Limits of a consumer; all have defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub struct ConsumerSettings {
     /// Queue dead letters are published to. `None`: rejected, and the broker dead-letters them
     /// without a reason.
     pub dead_letter_queue: Option<String>,
+    /// Where a drill may stop it; nowhere unless the context is a sandbox.
+    pub crash_points: CrashPoints,
 }
 
 impl Default for ConsumerSettings {
@@ -45,6 +48,7 @@ impl Default for ConsumerSettings {
             time_limit: limits.time_limit,
             drain_limit: limits.drain_limit,
             dead_letter_queue: None,
+            crash_points: CrashPoints::new(false),
         }
     }
 }
@@ -69,15 +73,17 @@ impl ConsumerSettings {
         }
     }
 
-    /// The same with the limits of a context.
+    /// The same with the limits of a context, and its crash points if it is a sandbox.
     #[must_use]
-    pub fn limited(self, limits: &ConsumerLimits) -> Self {
+    pub fn in_context(self, context: &Context) -> Self {
+        let limits = &context.consumer;
         Self {
             prefetch: limits.prefetch,
             lanes: limits.lanes,
             retry_delays: limits.retry_delays.clone(),
             time_limit: limits.time_limit,
             drain_limit: limits.drain_limit,
+            crash_points: context.environment.crash_points(),
             ..self
         }
     }

@@ -23,6 +23,15 @@ use crate::model::waiting::{NewWaiting, Parked, WaitingEvent};
 use crate::pipeline::panic_text;
 use crate::store::{BusinessTx, Guarded, Store, StoreError};
 
+/// The handler's statements have run, nothing is committed.
+const BEFORE_COMMIT: &str = "consumer.before_commit";
+/// Effect and inbox row are committed, nothing is acknowledged.
+const AFTER_COMMIT: &str = "consumer.after_commit";
+/// Guard: a row that is in the inbox stops a second effect.
+const GUARD_INBOX: &str = "guard.consumer_inbox";
+/// Guard: a version is compared with the last one that was applied.
+const GUARD_VERSION: &str = "guard.consumer_version";
+
 /// Successors consumed after one event; the sweep goes on with the rest.
 const SUCCESSORS_MAX: usize = 100;
 
@@ -410,6 +419,7 @@ impl Work {
         let sha256 = event.message.payload.sha256();
         match tx.inbox_insert(&self.name, &event.event_id, &sha256).await {
             Ok(InboxInsert::First) => {}
+            Ok(InboxInsert::Duplicate) if self.settings.crash_points.is_off(GUARD_INBOX) => {}
             Ok(InboxInsert::Duplicate) => {
                 roll_back(tx).await;
                 return Tried::Over(Handled::Duplicate);
@@ -425,6 +435,7 @@ impl Work {
         }
         let place = match &sequence {
             None => Place::Next,
+            Some(_) if self.settings.crash_points.is_off(GUARD_VERSION) => Place::Next,
             Some(sequence) => match self.take_place(sequence, event, tx.as_mut()).await {
                 Ok(place) => place,
                 Err(error) => {
@@ -545,8 +556,12 @@ impl Work {
         event: &Received,
         (counter, moved): (&'static str, Option<AggregateId>),
     ) -> Tried {
+        self.settings.crash_points.reach(BEFORE_COMMIT);
         match tx.commit().await {
-            Ok(()) => Tried::Over(Handled::Committed(counter, moved)),
+            Ok(()) => {
+                self.settings.crash_points.reach(AFTER_COMMIT);
+                Tried::Over(Handled::Committed(counter, moved))
+            }
             Err(error) => tried(error.into(), event),
         }
     }

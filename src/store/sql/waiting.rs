@@ -57,15 +57,16 @@ pub async fn set_version(
         text(aggregate_id.as_str()),
         Value::Int(from),
     ];
-    guarded(session.execute(&statements.set_version, &values).await?)
+    let rows = session.execute(&statements.set_version, &values).await?;
+    Ok(guarded(rows))
 }
 
-fn guarded(rows: u64) -> SqlResult<Guarded> {
-    Ok(if rows == 1 {
+const fn guarded(rows: u64) -> Guarded {
+    if rows == 1 {
         Guarded::Done
     } else {
         Guarded::LostRace
-    })
+    }
 }
 
 /// Parks an event, or moves the deadline of one that waits already.
@@ -220,12 +221,9 @@ pub async fn remove(
         text(event_id.as_str()),
         Value::Int(attempts),
     ];
-    guarded(
-        db.write()
-            .await?
-            .execute(&db.waiting()?.remove, &values)
-            .await?,
-    )
+    let statement = &db.waiting()?.remove;
+    let rows = db.write().await?.execute(statement, &values).await?;
+    Ok(guarded(rows))
 }
 
 /// What waits for this service's consumer.
