@@ -16,6 +16,7 @@
 //! Events are handled in lanes: one aggregate's in one lane, one after the other. A pass does not wait
 //! for a slow one; what it began goes on in the next pass.
 
+mod attempt;
 mod event;
 mod lanes;
 mod letter;
