@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{
     ConfigError, Context, DispatcherSettings, Environment, OwnerRule, Thresholds, consuming,
-    service, url,
+    retention, service, url,
 };
 use crate::base::backoff::Backoff;
 use crate::config::duration;
@@ -38,6 +38,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "thresholds",
         "dispatcher",
         "consumer",
+        "retention",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -55,6 +56,8 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     let thresholds = thresholds(section)?;
     let dispatcher = dispatcher(section, &thresholds)?;
     let consumer = consuming::read(section, thresholds.statement_timeout)?;
+    let inbox_retention = section.duration("inbox_retention")?;
+    let retention = retention::read(section, inbox_retention)?;
     let context = Context {
         name: name.to_owned(),
         environment,
@@ -64,7 +67,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         services: service::read_all(section, &consumer)?,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
-        inbox_retention: section.duration("inbox_retention")?,
+        inbox_retention,
         ticket_pattern: ticket_pattern(section)?,
         unlock: section.duration("unlock")?.unwrap_or(UNLOCK),
         masked: section.names("masked")?.unwrap_or_default(),
@@ -72,6 +75,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         thresholds,
         dispatcher,
         consumer,
+        retention,
     };
     Ok(context)
 }

@@ -8,6 +8,7 @@ pub mod dead_letter_collector;
 pub mod death;
 pub mod dispatcher;
 pub mod headers;
+pub mod inbox_archiver;
 pub mod message;
 mod subscription;
 pub mod supervisor;
@@ -31,6 +32,7 @@ use absent::Absent;
 use consumer::{Consumer, ConsumerSettings, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
+use inbox_archiver::Archiver;
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -130,7 +132,7 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 3] = [
+pub const WORKERS: [WorkerKind; 4] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
@@ -145,6 +147,11 @@ pub const WORKERS: [WorkerKind; 3] = [
         name: dead_letter_collector::NAME,
         about: "collects dead-letter queues into the dead-letter table",
         make: make_collector,
+    },
+    WorkerKind {
+        name: inbox_archiver::NAME,
+        about: "moves inbox rows that are older than inbox_retention out of the inbox, a batch at a time",
+        make: make_archiver,
     },
 ];
 
@@ -243,6 +250,14 @@ fn make_consumer(part: &Part<'_>) -> Made {
         None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),
         None => None,
     })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_archiver(part: &Part<'_>) -> Made {
+    Ok(
+        Archiver::new(part.ports, part.service, part.store, part.is_named)
+            .map(|worker| Box::new(worker) as Box<dyn Worker>),
+    )
 }
 
 /// What a panic said, if it said it in text.
