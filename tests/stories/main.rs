@@ -9,8 +9,12 @@
 )]
 
 mod attach;
+mod away;
 mod collector;
 mod crash;
+mod kept;
+#[path = "../support/node.rs"]
+mod node;
 mod redrive;
 mod reference;
 mod shop;
