@@ -18,4 +18,5 @@ mod node;
 mod redrive;
 mod reference;
 mod shop;
+mod tls;
 mod two_consoles;

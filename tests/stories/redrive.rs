@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 pub struct Console {
     config: PathBuf,
     home: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 /// Where the workers of a story log.
@@ -26,7 +27,17 @@ pub struct Answer {
 impl Console {
     pub fn new(config: PathBuf, home: &Path) -> Self {
         let home = home.to_owned();
-        Self { config, home }
+        Self {
+            config,
+            home,
+            environment: Vec::new(),
+        }
+    }
+
+    /// With one more environment variable.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -36,6 +47,7 @@ impl Console {
             .env("HOME", &self.home)
             .env("USER", "mia")
             .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .envs(self.environment.iter().cloned())
             .arg("--config")
             .arg(&self.config)
             .args(["--output", "json"])

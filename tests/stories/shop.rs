@@ -287,6 +287,12 @@ impl Shop {
         row.expect("a row").get(0)
     }
 
+    /// Name of the inventory's database.
+    pub fn database(&self) -> String {
+        let options = self.inventory.connect_options();
+        options.get_database().unwrap_or_default().to_owned()
+    }
+
     /// Changes the inventory's database.
     pub async fn change(&self, statement: &'static str) {
         sqlx::query(statement)

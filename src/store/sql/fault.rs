@@ -26,6 +26,8 @@ pub enum Fault {
     Unsupported(String),
     /// Not allowed here.
     Denied(String),
+    /// The server cannot be reached, told for a person.
+    Unreachable(String),
     /// A concurrent writer was faster; repeating the transaction decides anew.
     Raced(String),
     /// Broken call, e.g. an illegal transition.
@@ -178,6 +180,7 @@ impl Fault {
                 operation,
                 detail,
             },
+            Self::Unreachable(detail) => StoreError::Unavailable { service, detail },
             Self::Raced(detail) => StoreError::Contended {
                 service,
                 operation,
