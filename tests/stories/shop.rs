@@ -110,7 +110,7 @@ pub struct Shop {
     servers: Servers,
     amqp_url: String,
     channel: Channel,
-    _connection: Connection,
+    connection: Connection,
     folder: tempfile::TempDir,
 }
 
@@ -188,14 +188,14 @@ impl Shop {
             servers,
             amqp_url,
             channel,
-            _connection: connection,
+            connection,
             folder,
         }
     }
 
     /// Another connection, after the broker was away.
     pub async fn reconnect(&mut self) {
-        (self._connection, self.channel) = connect(&self.amqp_url).await;
+        (self.connection, self.channel) = connect(&self.amqp_url).await;
     }
 
     /// A channel on a connection of its own.
@@ -456,6 +456,7 @@ impl Shop {
 
     /// Removes what the story made on the shared servers.
     pub async fn close(self) {
+        drop(self.connection.close(200, "OK".into()).await);
         for pool in [&self.orders, &self.inventory] {
             let options = pool.connect_options();
             let name = options.get_database().unwrap_or_default();

@@ -80,7 +80,12 @@ async fn a_private_authority_is_trusted_when_it_is_named_and_told_when_it_is_not
     let check = trusting.try_run(&["check"]).await;
     assert!(matches!(check.code, 0 | 3), "{check:#?}");
     assert!(check.json["complete"] == true, "{:#}", check.json);
-    told(&check);
+    let text = told(&check);
+    assert!(text.contains("reached as ops over TLS"), "{text}");
+    assert!(
+        text.contains("TLSv1."),
+        "the database's session too: {text}"
+    );
     let dead = lapin::BasicProperties::default().with_message_id("e-1".into());
     shop.put(DLQ, &[(dead, b"{}")]).await;
     trusting.run(&["worker", "collector", "--once"]).await;
