@@ -761,7 +761,7 @@ pub fn plan() -> Plan {
         ],
         diff: None,
         command_line: format!(
-            "redrive replay {} --consumer inventory --reason … --apply",
+            "redrive replay {} --consumer inventory --context shop --reason … --apply",
             event_id(1)
         ),
         confirm: ConfirmRules::default(),

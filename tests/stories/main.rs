@@ -8,9 +8,16 @@
     reason = "a story that cannot go on fails; clippy knows only #[test] functions as tests"
 )]
 
+#[path = "../support/pty.rs"]
+mod pty;
+
+mod at_the_screen;
 mod attach;
 mod crash;
+mod letter_tabs;
+mod many_letters;
 mod redrive;
 mod reference;
+mod secrets;
 mod shop;
 mod two_consoles;

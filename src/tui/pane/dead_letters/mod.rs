@@ -4,6 +4,8 @@ mod cursor;
 mod detail;
 mod payload;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use ratatui::buffer::Buffer;
