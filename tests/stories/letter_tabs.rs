@@ -67,7 +67,9 @@ async fn every_tab_of_a_dead_letter_tells_its_part_on_real_rows() {
     go_to_letters(&mut console);
     open(&mut console, event);
     for size in SIZES {
-        console.resize(size);
+        if size != SIZES[0] {
+            console.resize(size);
+        }
         reads(
             &mut console,
             &[
@@ -77,9 +79,10 @@ async fn every_tab_of_a_dead_letter_tells_its_part_on_real_rows() {
                 "queue inventory.orders, reason rejected",
                 "in the table only: collected (inventory.orders.dlq)",
                 "replay       allowed",
-                "1 time, last death",
+                "1 time, last death ",
+                " after the replay",
                 "outbox of orders, same payload",
-                "exchange shop.events, routing key order.created",
+                "exchange (default), routing key inventory.orders",
             ],
         );
         console.press(RIGHT);
@@ -133,7 +136,7 @@ async fn every_tab_of_a_dead_letter_tells_its_part_on_real_rows() {
                 "  v1   order.created",
                 "▸ v2   order.created",
                 "this dead letter",
-                "; was dead, replayed",
+                ", replayed",
             ],
         );
         assert!(!console.shown().contains("dead too"));
@@ -196,6 +199,10 @@ async fn p_02_p_12_what_a_body_really_is_stands_on_the_screen_and_the_bytes_stay
         });
         console.press(LEFT);
         console.press("\x1b");
+        console.press("\x1b");
+        console.wait("no filter", |console| {
+            !console.shown().contains("filter id:")
+        });
     }
     console.press("q");
     assert_eq!(console.end(), 0);

@@ -48,7 +48,7 @@ impl Account {
             let (scheme, _) = url.split_once("://").expect("a scheme");
             text = text.replace(whose, &format!("{scheme}://{}:{password}", self.name));
         }
-        let config = shop.folder().join(format!("{password}.toml"));
+        let config = shop.folder().join(format!("{}.toml", password.len()));
         std::fs::write(&config, text).expect("a configuration");
         Console::new(config, home)
     }

@@ -122,8 +122,12 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
     if letter.replays > 0 {
         let after = letter.last_replayed_at.map(|at| {
             let lived = letter.last_died_at.seconds_since(at);
-            if lived >= 0.0 {
-                format!(", last death {} after the replay", human::age(lived))
+            // A broker tells a death's whole second only.
+            if lived > -1.0 {
+                format!(
+                    ", last death {} after the replay",
+                    human::age(lived.max(0.0))
+                )
             } else {
                 format!(", last {} ago", world.age(at))
             }
@@ -414,10 +418,7 @@ fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
                 format!(
                     "sent {}{}",
                     row.sent_at.map_or("?".into(), |at| stamp(at, world)),
-                    dead.map_or_else(String::new, |dead| format!(
-                        "; was dead, {}",
-                        dead.status.word()
-                    ))
+                    dead.map_or_else(String::new, |dead| format!(", {}", dead.status.word()))
                 ),
                 Role::Text,
             ),

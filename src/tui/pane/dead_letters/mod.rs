@@ -426,7 +426,14 @@ impl Pane for DeadLetters {
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World) {
         text.clone_into(&mut self.filter_text);
         self.filter = filter;
-        self.page = None;
+        if self.page.take().is_some() {
+            self.rows.reset();
+        }
+        self.sync(world);
+    }
+
+    fn land(&mut self, world: &World) {
+        self.rows.land();
         self.sync(world);
     }
 

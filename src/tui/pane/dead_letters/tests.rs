@@ -79,8 +79,8 @@ fn p_12_an_error_envelope_is_told_and_shown_as_it_is() {
 fn a_neighbour_that_was_replayed_is_not_called_dead() {
     for (status, says) in [
         (DeadLetterStatus::Open, "dead too"),
-        (DeadLetterStatus::Replayed, "; was dead, replayed"),
-        (DeadLetterStatus::Discarded, "; was dead, discarded"),
+        (DeadLetterStatus::Replayed, ", replayed"),
+        (DeadLetterStatus::Discarded, ", discarded"),
     ] {
         let mut model = payload_of(b"{}", None);
         let reading = model.world.readings.dead_letter.clone();
