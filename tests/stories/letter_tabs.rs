@@ -188,7 +188,7 @@ async fn p_02_p_12_what_a_body_really_is_stands_on_the_screen_and_the_bytes_stay
         console.press(RIGHT);
         reads(&mut console, &[says]);
         console.press("R");
-        console.wait_for("[ Cancel ]");
+        console.wait_for("same as");
         let warns = console
             .shown()
             .contains("body looks like an error envelope");
