@@ -160,7 +160,19 @@ async fn r_05_a_console_killed_after_the_publish_leaves_an_unknown_that_the_next
     console.signal(Signal::KILL);
     console.child.wait().expect("killed");
 
-    // The next one shows it, first as perhaps still at work, then as unknown; it sends nothing.
+    // One that may not write shows it as unknown all the same, once it cannot be at work any more.
+    let mut looker = shop.console.open(NARROW, PRODUCTION, &[]);
+    looker.wait_for("locked");
+    looker.press("8");
+    looker.wait_for("? unknown");
+    looker.press("q");
+    assert_eq!(looker.end(), 0);
+    let list = ["operations", "--context", PRODUCTION, "--read-only"];
+    let list = shop.console.run(&list).await;
+    assert_eq!(only_item(&list).0, "unknown");
+    assert_eq!(list["items"][0]["state"], "unknown");
+
+    // The next one that may says so too; it sends nothing.
     let mut next = shop.console.open(NARROW, SANDBOX, &[]);
     next.wait_for("Overview");
     next.press("8");
