@@ -12,11 +12,11 @@ const WIDE: Size = (120, 36);
 const NARROW: Size = (80, 24);
 const ERASE: &str = "\x7f";
 
-/// Goes to the rows of the dead letters.
+/// Goes to the rows of the dead letters, once there are any.
 pub fn go_to_letters(console: &mut Console) {
     console.wait_for("Overview");
     console.press("5");
-    console.wait_for("all causes");
+    console.wait_for("allowed");
     console.press("\t");
 }
 
@@ -163,6 +163,7 @@ async fn r_05_a_console_killed_after_the_publish_leaves_an_unknown_that_the_next
     // One that may not write shows it as unknown all the same, once it cannot be at work any more.
     let mut looker = shop.console.open(NARROW, PRODUCTION, &[]);
     looker.wait_for("locked");
+    looker.wait_for("1 operation has an unknown outcome");
     looker.press("8");
     looker.wait_for("? unknown");
     looker.press("q");

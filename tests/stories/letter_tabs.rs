@@ -20,19 +20,30 @@ fn order(key: &str, version: i64, has_sku: bool) -> Event {
     }
 }
 
-/// One tab: what it says, from its first line to its last.
+/// First, last and number of the lines shown, from the corner of the detail; `None`: all are shown.
+fn position(console: &Console) -> Option<(usize, usize, usize)> {
+    let shown = console.shown();
+    let edge = shown.lines().rev().find(|line| line.starts_with('└'))?;
+    let corner = edge.trim_matches(|c: char| !c.is_ascii_digit());
+    let (lines, all) = corner.split_once('/')?;
+    let (first, last) = lines.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?, all.parse().ok()?))
+}
+
+/// One tab, read from its first line to its last: it begins with the first part and has the others.
 fn reads(console: &mut Console, parts: &[&str]) {
+    console.press("g");
+    console.wait_for(parts[0]);
+    let mut text = console.shown();
+    while let Some(here @ (_, last, all)) = position(console)
+        && last < all
+    {
+        console.press("\x1b[6~");
+        console.wait("the next lines", |console| position(console) != Some(here));
+        text.push_str(&console.shown());
+    }
     for part in parts {
-        let is_there = |console: &Console| console.shown().contains(part);
-        console.press("g");
-        // A page at a time, until the end is on the screen.
-        for _ in 0..12 {
-            if is_there(console) {
-                break;
-            }
-            console.press("\x1b[6~");
-        }
-        console.wait_for(part);
+        assert!(text.contains(part), "no {part}:\n{text}");
     }
 }
 

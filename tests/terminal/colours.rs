@@ -9,7 +9,7 @@ fn at_the_letters(environment: &[(&str, &str)]) -> Console {
     let mut console = start(&["demo", "--seed", "7"], environment);
     console.wait_for("Health");
     console.press("5");
-    console.wait_for("all causes");
+    console.wait_for("allowed");
     console.press("\t");
     console.wait("a row under the cursor", |console| {
         selected_row(console).is_some_and(|row| row.is_reversed || row.is_filled)

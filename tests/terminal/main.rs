@@ -66,7 +66,7 @@ fn mouse_copy_and_export_work_on_a_real_terminal() {
     console.wait_for("Health");
     // A click on the tab `5 Dead letters` (columns and rows count from 1 on the wire).
     console.press("\x1b[<0;48;2M\x1b[<0;48;2m");
-    console.wait_for("all causes");
+    console.wait_for("allowed");
     console.press("\t");
     console.press("y");
     console.wait_written("\x1b]52;c;");
@@ -90,7 +90,7 @@ fn a_repair_goes_through_the_editor_and_back_to_its_diff() {
     let mut console = start(&["demo", "--seed", "7"], &[editor]);
     console.wait_for("Health");
     console.press("5");
-    console.wait_for("all causes");
+    console.wait_for("allowed");
     console.press("\t");
     console.press("E");
     console.wait_written(LEAVE_SCREEN);
@@ -118,7 +118,7 @@ fn t_05_a_panic_in_a_task_gives_the_terminal_back_and_says_what_broke() {
     let mut console = start(&["demo", "--seed", "7"], &[crash]);
     console.wait_for("Health");
     console.press("5");
-    console.wait_for("all causes");
+    console.wait_for("allowed");
     console.press("\t");
     console.press("R");
     console.wait_for("same as");
