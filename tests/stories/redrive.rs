@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
+
 use tokio::process::{Child, Command};
+
+use crate::pty;
 
 /// One console: the binary with a configuration file.
 pub struct Console {
@@ -85,6 +88,25 @@ impl Console {
             answer.json
         );
         answer.json
+    }
+
+    /// The text of its configuration.
+    pub fn configuration(&self) -> String {
+        std::fs::read_to_string(&self.config).expect("readable")
+    }
+
+    /// Opens the full-screen console on a context.
+    pub fn open(
+        &self,
+        size: pty::Size,
+        context: &str,
+        environment: &[(&str, &str)],
+    ) -> pty::Console {
+        let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let (config, home) = (path(&self.config), path(&self.home));
+        let environment = [&[("HOME", home.as_str())], environment].concat();
+        let arguments = ["--config", &config, "--context", context];
+        pty::Console::start(size, &arguments, &environment)
     }
 
     /// Starts a run that stops for ever at a crash point.

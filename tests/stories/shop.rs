@@ -2,7 +2,7 @@
 //! and a consumer that rejects what it cannot read.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use super::redrive::Console;
 pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const QUEUE: &str = "inventory.orders";
 pub const DLQ: &str = "inventory.orders.dlq";
+pub const SANDBOX: &str = "shop";
+pub const PRODUCTION: &str = "shop-prod";
 pub const OTHER_QUEUE: &str = "audit.orders";
 
 /// One event of the shop.
@@ -34,6 +36,7 @@ pub struct Event {
     pub id: String,
     pub key: String,
     pub version: i64,
+    pub encoding: &'static str,
     pub body: Vec<u8>,
 }
 
@@ -45,6 +48,7 @@ impl Event {
             id: uuid::Uuid::now_v7().to_string(),
             key: (8_800 + number).to_string(),
             version: 1,
+            encoding: "identity",
             body: format!(r#"{{"order_id":4634343214213523454,"total":1.10{sku}}}"#).into_bytes(),
         }
     }
@@ -118,7 +122,7 @@ pub fn server(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this through tests/run"))
 }
 
-async fn python(arguments: &[&str], input: &str) {
+pub async fn python(arguments: &[&str], input: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/shop.py");
     let mut child = tokio::process::Command::new(server("REDRIVE_TEST_PYTHON"))
         .arg(script)
@@ -219,6 +223,16 @@ impl Shop {
             .expect("declared");
     }
 
+    /// Opens a shop with dead letters of these events in its table; what the consumer saw of them.
+    pub async fn with_dead_letters(story: &str, events: &[Event]) -> (Self, Vec<Seen>) {
+        let shop = Self::open(story).await;
+        shop.publish(events).await;
+        let seen = shop.consume_at_least(events.len(), false).await;
+        let died = seen.iter().filter(|seen| !seen.is_accepted).count();
+        shop.collect(died).await;
+        (shop, seen)
+    }
+
     /// Writes the events to the outbox as sent, and publishes them as the shop does.
     pub async fn publish(&self, events: &[Event]) {
         let mut lines = String::new();
@@ -247,7 +261,7 @@ impl Shop {
     fn line(event: &Event) -> String {
         let line = serde_json::json!({
             "id": event.id, "type": "order.created", "key": event.key, "version": event.version,
-            "body": STANDARD.encode(&event.body),
+            "encoding": event.encoding, "body": STANDARD.encode(&event.body),
         });
         format!("{line}\n")
     }
@@ -430,6 +444,11 @@ impl Shop {
         .await;
     }
 
+    /// Where its files are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// How often an event took effect.
     pub async fn effects(&self, event: &Event) -> i64 {
         self.number("SELECT COUNT(*) FROM effects WHERE event_id = ?", &event.id)
@@ -513,33 +532,44 @@ async fn connect(url: &str) -> (Connection, Channel) {
     (connection, channel)
 }
 
+/// Two contexts on the same servers: one to play with, and one as careful as production.
 fn config_text(amqp: &str, servers: &Servers, orders: &str, inventory: &str) -> String {
     let Servers {
         mariadb,
         management,
         ..
     } = servers;
-    format!(
-        r#"
-default_context = "shop"
-[contexts.shop]
-environment = "sandbox"
+    let context = |name: &str, rules: &str| {
+        format!(
+            r#"
+[contexts.{name}]
+{rules}
 amqp = "{amqp}"
 management = "{management}"
-[contexts.shop.thresholds]
+[contexts.{name}.thresholds]
 # A reservation outlives publish_deadline + 8 statement_timeouts: short, so that stories end.
 publish_deadline = "3s"
 statement_timeout = "500ms"
-[[contexts.shop.services]]
+[[contexts.{name}.services]]
 name = "orders"
 database = "{mariadb}/{orders}"
 outbox = {{ layout = "native", exchange = "shop.events" }}
-[[contexts.shop.services]]
+[[contexts.{name}.services]]
 name = "inventory"
 database = "{mariadb}/{inventory}"
 inbox = {{ layout = "native", consumer = "inventory", queue = "{QUEUE}" }}
 outbox = {{ layout = "native", exchange = "shop.events" }}
 dead_letters = {{ layout = "native", queues = ["{DLQ}"] }}
 "#
-    )
+        )
+    };
+    [
+        "default_context = \"shop\"".to_owned(),
+        context(SANDBOX, "environment = \"sandbox\""),
+        context(
+            PRODUCTION,
+            "environment = \"production\"\nticket_pattern = \"OPS-####\"",
+        ),
+    ]
+    .concat()
 }

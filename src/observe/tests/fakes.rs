@@ -264,7 +264,7 @@ impl Store for FakeStore {
         self.answer("operation", None).await
     }
     async fn unfinished_operations(&self, _: u32) -> StoreResult<Vec<Operation>> {
-        self.unused()
+        self.answer("unfinished_operations", Vec::new()).await
     }
     async fn audit_page(&self, _: Option<i64>, _: u32) -> StoreResult<Vec<AuditEntry>> {
         self.answer("audit_page", Vec::new()).await
