@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
+use crate::base::crash::CrashPoints;
 use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
@@ -55,6 +56,11 @@ impl Environment {
             Self::Staging => "staging",
             Self::Production => "production",
         }
+    }
+
+    /// Crash points, which act in a sandbox only.
+    pub const fn crash_points(self) -> CrashPoints {
+        CrashPoints::new(matches!(self, Self::Sandbox))
     }
 }
 

@@ -470,6 +470,9 @@ pub trait Store: Send + Sync {
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>>;
     /// Records a death in one transaction.
     async fn record_death(&self, death: &NewDeath) -> StoreResult<DeathRecorded>;
+    /// The messages without an id that have these fingerprints are acknowledged: from now on an equal
+    /// message is another one, even a redelivered one (B-14). Repeating it changes nothing.
+    async fn settle_deaths(&self, fingerprints: &[String]) -> StoreResult<u64>;
 
     // ---- operator actions ----------------------------------------------------------------------
 

@@ -293,6 +293,9 @@ impl Store for FakeStore {
     async fn record_death(&self, _: &NewDeath) -> StoreResult<DeathRecorded> {
         self.unused()
     }
+    async fn settle_deaths(&self, _: &[String]) -> StoreResult<u64> {
+        self.unused()
+    }
     async fn begin_replay(
         &self,
         _: &NewOperation,

@@ -338,6 +338,10 @@ impl Store for SqlStore {
         call!(self, "record death", death::record, [death], [])
     }
 
+    async fn settle_deaths(&self, fingerprints: &[String]) -> StoreResult<u64> {
+        call!(self, "settle deaths", death::settle, [fingerprints], [])
+    }
+
     async fn begin_replay(
         &self,
         operation: &NewOperation,
