@@ -123,8 +123,7 @@ impl Batch {
                 Ok(both) => both,
                 Err(error) => return self.leave_rest(&error.to_string()),
             };
-            let window = self.limits.in_flight_max;
-            let landed = fly(&channel, &self.messages, &open, window, self.until).await;
+            let landed = fly(&channel, &self.messages, &open, self.limits, self.until).await;
             let suspects = self.take_in(landed, &live, channel);
             if !suspects.is_empty() {
                 self.isolate(suspects).await;
@@ -146,7 +145,7 @@ impl Batch {
                     continue;
                 }
             };
-            let landed = fly(&channel, &self.messages, &[index], 1, self.until).await;
+            let landed = fly(&channel, &self.messages, &[index], self.limits, self.until).await;
             let blamed = landed
                 .failed
                 .first()
