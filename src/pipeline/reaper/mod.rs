@@ -129,7 +129,8 @@ impl Worker for Reaper {
     }
 
     fn idle(&self) -> Duration {
-        self.settings.reap_every
+        let DispatcherSettings { reap_every, .. } = self.settings;
+        reap_every
     }
 }
 
