@@ -431,7 +431,9 @@ fn judged(outcome: &PublishOutcome, plan: &Plan) -> (ItemState, String) {
             ItemState::Refused,
             "refused by broker (nack): queue full or limit".to_owned(),
         ),
-        PublishOutcome::Refused(why) => (ItemState::Refused, format!("not sent: {}", safe(why))),
+        PublishOutcome::Refused(why) | PublishOutcome::Unsent(why) => {
+            (ItemState::Refused, format!("not sent: {}", safe(why)))
+        }
         PublishOutcome::Unknown(why) => (
             ItemState::Unknown,
             format!(

@@ -275,6 +275,15 @@ impl Store for FakeStore {
     async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
         self.unused()
     }
+    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn reap(&self, _: u32) -> StoreResult<crate::store::Reaped> {
+        self.unused()
+    }
     async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
         self.unused()
     }

@@ -390,6 +390,21 @@ impl Row {
         }
     }
 
+    /// As [`Row::bytes`], given away: a payload is not copied.
+    pub fn take_bytes(&mut self, index: usize) -> SqlResult<Vec<u8>> {
+        let taken = self.0.get_mut(index);
+        match taken.map(|value| std::mem::replace(value, Value::Null)) {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::Text(text)) => Ok(text.into_bytes()),
+            Some(Value::Int(n)) => Ok(n.to_string().into_bytes()),
+            Some(Value::Null) => Ok(Vec::new()),
+            None => Err(Fault::unreadable(format!(
+                "column {} is missing",
+                index + 1
+            ))),
+        }
+    }
+
     /// Microseconds since the epoch, or NULL.
     pub fn time_or_null(&self, index: usize) -> SqlResult<Option<Timestamp>> {
         Ok(self.int_or_null(index)?.map(Timestamp::from_micros))

@@ -148,6 +148,18 @@ impl Fault {
         }
     }
 
+    /// In words, without the service and the call.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Sql(error) => detail(error),
+            Self::Mapping { table, problem } => format!("{table}: {problem}"),
+            Self::Unsupported(words)
+            | Self::Denied(words)
+            | Self::Raced(words)
+            | Self::Invalid(words) => words.clone(),
+        }
+    }
+
     /// Names the table in a mapping fault that does not yet.
     pub fn in_table(self, table: &str) -> Self {
         match self {

@@ -47,7 +47,7 @@ async fn b_06_a_blocked_broker_is_told_and_holds_nobody_beyond_the_deadline() {
     assert!(
         outcomes.iter().all(|outcome| matches!(
             outcome,
-            PublishOutcome::Refused(why) if why.contains("blocked") && why.contains("memory")
+            PublishOutcome::Unsent(why) if why.contains("blocked") && why.contains("memory")
         )),
         "{outcomes:?}"
     );
