@@ -313,7 +313,7 @@ impl Store for FakeStore {
         self.answer("operation", None).await
     }
     async fn unfinished_operations(&self, _: u32) -> StoreResult<Vec<Operation>> {
-        self.unused()
+        self.answer("unfinished_operations", Vec::new()).await
     }
     async fn audit_page(&self, _: Option<i64>, _: u32) -> StoreResult<Vec<AuditEntry>> {
         self.answer("audit_page", Vec::new()).await
@@ -322,6 +322,15 @@ impl Store for FakeStore {
         self.unused()
     }
     async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn reap(&self, _: u32) -> StoreResult<crate::store::Reaped> {
         self.unused()
     }
     async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {

@@ -1,5 +1,6 @@
 //! The preflight of a replay: facts in, lines out. Pure, so that every line is tested by a table.
 
+use super::command_line::CommandLine;
 use super::guard::first_match;
 use super::headers::HeaderSize;
 use super::look::{Holder, Look, Memory, Neighbours, Originals};
@@ -12,7 +13,7 @@ use crate::config::Context;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterStatus};
 use crate::model::inbox::InboxRow;
 use crate::model::message::Payload;
-use crate::model::operation::ItemState;
+use crate::model::operation::{ItemState, Verb};
 
 /// From this replay on the confirmation needs a word (R-09).
 const REPLAYS_BEFORE_WORD: i64 = 2;
@@ -48,7 +49,12 @@ pub(super) fn lines(facts: &Facts<'_>) -> Vec<PreflightLine> {
         status(letter, &facts.holder),
         replay_allowed(letter),
         never_replay(facts.context, letter),
-        inbox(letter, &facts.inbox, &facts.memory.archived),
+        inbox(
+            &facts.context.name,
+            letter,
+            &facts.inbox,
+            &facts.memory.archived,
+        ),
         retention(facts),
         same_content(letter, &facts.originals),
         sequence(facts),
@@ -187,25 +193,31 @@ fn never_replay(context: &Context, letter: &DeadLetter) -> PreflightLine {
     }
 }
 
-fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>, archived: &Look<InboxRow>) -> PreflightLine {
+fn inbox(
+    context: &str,
+    letter: &DeadLetter,
+    inbox: &Look<InboxRow>,
+    archived: &Look<InboxRow>,
+) -> PreflightLine {
     let consumer = safe(letter.consumer.as_str());
     match inbox {
         // The archive is asked before anything is said about "no row".
         Look::Absent if matches!(archived, Look::Found(_) | Look::Unread(_)) => {
-            self::archived(letter, archived)
+            self::archived(context, letter, archived)
         }
         Look::Found(row) => {
             let other = match &row.payload_sha256 {
                 Some(sha256) if *sha256 != letter.payload_sha256 => " with other content",
                 _ => "",
             };
-            let subject = super::wording::subject(letter);
+            let instead = CommandLine::of_letter(context, Verb::Discard, letter)
+                .flag("--resolved", true)
+                .dry();
             refusal(
                 "inbox_absent",
                 format!(
-                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: redrive discard {} --consumer {consumer} --resolved",
+                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: {instead}",
                     moment(row.processed_at),
-                    safe(&subject),
                 ),
             )
         }
@@ -225,19 +237,22 @@ fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>, archived: &Look<InboxRow>)
 }
 
 /// The inbox has forgotten the event: the consumer would do it again.
-fn archived(letter: &DeadLetter, archived: &Look<InboxRow>) -> PreflightLine {
+fn archived(context: &str, letter: &DeadLetter, archived: &Look<InboxRow>) -> PreflightLine {
     let consumer = safe(letter.consumer.as_str());
     match archived {
-        Look::Found(row) => refusal(
-            "inbox_absent",
-            format!(
-                "processed at {}, and forgotten by the inbox since (the archive has the row): {consumer} \
-                 would do it a second time; close it as resolved instead: redrive discard {} --consumer \
-                 {consumer} --resolved",
-                moment(row.processed_at),
-                safe(&super::wording::subject(letter)),
-            ),
-        ),
+        Look::Found(row) => {
+            let instead = CommandLine::of_letter(context, Verb::Discard, letter)
+                .flag("--resolved", true)
+                .dry();
+            refusal(
+                "inbox_absent",
+                format!(
+                    "processed at {}, and forgotten by the inbox since (the archive has the row): \
+                     {consumer} would do it a second time; close it as resolved instead: {instead}",
+                    moment(row.processed_at),
+                ),
+            )
+        }
         Look::Absent | Look::NotConfigured(_) => pass("inbox_absent", "nothing is archived"),
         Look::Unread(why) => refusal(
             "unread",

@@ -43,7 +43,7 @@ pub async fn i_01_old_rows_leave_the_inbox_oldest_first_and_the_horizon_follows(
     assert_eq!(f.store.inbox_horizon(&consumer()).await, Ok(None));
     let first = archive(f, &request(2, true)).await;
     assert_eq!((first.rows, first.is_full), (2, true));
-    let row = |id: &str| {
+    let row = async |id: &str| {
         f.store
             .archived_inbox_row(&consumer(), &EventId::new(id))
             .await
