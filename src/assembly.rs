@@ -68,6 +68,7 @@ impl Services {
         broker: Option<Arc<dyn Broker>>,
         options: Options,
     ) -> Result<Self, ConfigError> {
+        context.environment.crash_points().arm_from_environment();
         let read_only = options.read_only || context.read_only;
         let stores = context
             .services
@@ -171,7 +172,10 @@ fn broker(context: &Context) -> Result<Option<Arc<dyn Broker>>, ConfigError> {
         amqp => RabbitBroker::new(
             amqp.as_ref(),
             context.management.as_ref(),
-            Limits::default(),
+            Limits {
+                crash_points: context.environment.crash_points(),
+                ..Limits::default()
+            },
         )
         .map(Some),
     }

@@ -114,9 +114,13 @@ impl List<'_> {
             ("dispatcher.lease", duration::show(d.lease)),
             ("dispatcher.send_deadline", duration::show(d.send_deadline)),
             ("dispatcher.attempts_max", d.attempts_max.to_string()),
+            ("dispatcher.give_up_after", duration::show(d.give_up_after)),
             ("dispatcher.backoff_base", duration::show(d.backoff.base)),
             ("dispatcher.backoff_cap", duration::show(d.backoff.cap)),
+            ("dispatcher.order", d.order.word().to_owned()),
             ("dispatcher.idle", duration::show(d.idle)),
+            ("dispatcher.reap_rows", d.reap_rows.to_string()),
+            ("dispatcher.reap_every", duration::show(d.reap_every)),
         ];
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));

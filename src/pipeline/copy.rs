@@ -47,6 +47,7 @@ impl Copier {
             Some(PublishOutcome::Returned(why)) => Err(format!("{queue}: unroutable: {why}")),
             Some(PublishOutcome::Nacked) => Err(format!("{queue}: refused by broker (nack)")),
             Some(PublishOutcome::Refused(why)) => Err(format!("{queue}: refused: {why}")),
+            Some(PublishOutcome::Unsent(why)) => Err(format!("{queue}: not sent: {why}")),
             Some(PublishOutcome::Unknown(why)) => {
                 Err(format!("{queue}: unknown whether stored: {why}"))
             }

@@ -9,6 +9,7 @@ pub mod death;
 pub mod dispatcher;
 pub mod headers;
 pub mod message;
+pub mod reaper;
 mod subscription;
 pub mod supervisor;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use absent::Absent;
 use consumer::{Consumer, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
+use reaper::Reaper;
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -130,11 +132,16 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 3] = [
+pub const WORKERS: [WorkerKind; 4] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
         make: make_dispatcher,
+    },
+    WorkerKind {
+        name: reaper::NAME,
+        about: "sets an outbox's rows back whose lease has run out",
+        make: make_reaper,
     },
     WorkerKind {
         name: consumer::NAME,
@@ -210,7 +217,21 @@ fn make_dispatcher(part: &Part<'_>) -> Made {
         part.ports.context.dispatcher,
         part.connected(),
     )
-    .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
+    .map(|worker| {
+        let crash_points = part.ports.context.environment.crash_points();
+        Some(Box::new(worker.with_crash_points(crash_points)) as Box<dyn Worker>)
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_reaper(part: &Part<'_>) -> Made {
+    Ok(part.service.outbox.as_ref().map(|_| {
+        Box::new(Reaper::new(
+            &part.service.name,
+            part.ports.context.dispatcher,
+            Arc::clone(part.store),
+        )) as Box<dyn Worker>
+    }))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]

@@ -14,7 +14,7 @@ pub(crate) mod tables;
 mod topology;
 
 use crate::config::Environment;
-use crate::pipeline::{Worker, dispatcher};
+use crate::pipeline::{Worker, dispatcher, reaper};
 use crate::ports::Ports;
 
 pub use handlers::handlers;
@@ -55,8 +55,10 @@ pub fn workers(ports: &Ports, seed: u64) -> Result<Vec<Box<dyn Worker>>, String>
     refuse_unless_sandbox(ports)?;
     let mut workers = crate::pipeline::build(ports, &[], &handlers(ports, seed))?;
     if let Some(standby) = standby::Standby::new(ports)? {
+        // Its dead predecessor's lease waits for a person: no reaper there.
         workers.retain(|worker| {
-            (worker.name(), worker.service()) != (dispatcher::NAME, standby::SERVICE)
+            worker.service() != standby::SERVICE
+                || ![dispatcher::NAME, reaper::NAME].contains(&worker.name())
         });
         workers.push(Box::new(standby));
     }

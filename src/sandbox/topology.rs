@@ -83,7 +83,7 @@ pub fn demo_context(directory: &Path) -> Context {
                 base: Duration::from_millis(500),
                 cap: Duration::from_secs(20),
             },
-            idle: Duration::from_millis(200),
+            ..DispatcherSettings::default()
         },
     }
 }

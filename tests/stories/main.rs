@@ -13,11 +13,17 @@ mod pty;
 
 mod at_the_screen;
 mod attach;
+mod away;
+mod collector;
 mod crash;
+mod kept;
 mod letter_tabs;
 mod many_letters;
+#[path = "../support/node.rs"]
+mod node;
 mod redrive;
 mod reference;
 mod secrets;
 mod shop;
+mod tls;
 mod two_consoles;

@@ -13,7 +13,11 @@ use crate::pty;
 pub struct Console {
     config: PathBuf,
     home: PathBuf,
+    environment: Vec<(String, String)>,
 }
+
+/// Where the workers of a story log.
+const WORKER_LOG: &str = "worker.log";
 
 /// What a run answered.
 #[derive(Debug)]
@@ -26,7 +30,17 @@ pub struct Answer {
 impl Console {
     pub fn new(config: PathBuf, home: &Path) -> Self {
         let home = home.to_owned();
-        Self { config, home }
+        Self {
+            config,
+            home,
+            environment: Vec::new(),
+        }
+    }
+
+    /// With one more environment variable.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -36,6 +50,7 @@ impl Console {
             .env("HOME", &self.home)
             .env("USER", "mia")
             .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .envs(self.environment.iter().cloned())
             .arg("--config")
             .arg(&self.config)
             .args(["--output", "json"])
@@ -98,6 +113,21 @@ impl Console {
     pub fn start_until(&self, point: &str, arguments: &[&str]) -> Child {
         self.command(arguments)
             .env("FAILPOINTS", format!("{point}=pause"))
+            .spawn()
+            .expect("the binary starts")
+    }
+
+    /// Starts workers that run until they are stopped or killed; what they log is kept.
+    pub fn start_worker(&self, workers: &[&str], failpoints: &str) -> Child {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.home.join(WORKER_LOG))
+            .expect("a log file");
+        self.command(&[&["worker"], workers].concat())
+            .env("FAILPOINTS", failpoints)
+            .stdout(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("the binary starts")
     }

@@ -2,21 +2,24 @@
 //! and a consumer that rejects what it cannot read.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use lapin::Confirmation;
 use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicRejectOptions, QueueDeclareOptions, QueueDeleteOptions,
+    BasicAckOptions, BasicGetOptions, BasicPublishOptions, BasicRejectOptions,
+    ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
 use tokio::io::AsyncWriteExt as _;
 
+use super::node::Node;
 use super::redrive::Console;
 
 /// Longest wait for a fact that must come.
@@ -73,15 +76,45 @@ impl Seen {
     }
 }
 
+/// Where a shop's servers are; without database and virtual host.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    pub mariadb: String,
+    pub amqp: String,
+    pub management: String,
+}
+
+impl Servers {
+    /// The servers all tests share.
+    pub fn shared() -> Self {
+        Self {
+            mariadb: server("REDRIVE_TEST_MARIADB_URL"),
+            amqp: server("REDRIVE_TEST_AMQP_URL"),
+            management: server("REDRIVE_TEST_MANAGEMENT_URL"),
+        }
+    }
+
+    /// A test's own servers.
+    pub fn of(node: &Node) -> Self {
+        Self {
+            mariadb: node.variable("REDRIVE_TEST_MARIADB_URL"),
+            amqp: node.variable("REDRIVE_TEST_AMQP_URL"),
+            management: node.variable("REDRIVE_TEST_MANAGEMENT_URL"),
+        }
+    }
+}
+
 /// The pipeline.
 pub struct Shop {
     pub orders: MySqlPool,
     pub inventory: MySqlPool,
     pub console: Console,
-    amqp_url: String,
+    pub config: PathBuf,
     pub vhost: String,
+    servers: Servers,
+    amqp_url: String,
     channel: Channel,
-    _connection: Connection,
+    connection: Connection,
     folder: tempfile::TempDir,
 }
 
@@ -113,39 +146,31 @@ pub async fn python(arguments: &[&str], input: &str) {
 impl Shop {
     /// Opens a shop of its own for one story, native tables in both databases.
     pub async fn open(story: &str) -> Self {
+        Self::open_on(story, Servers::shared()).await
+    }
+
+    /// The same on other servers.
+    pub async fn open_on(story: &str, servers: Servers) -> Self {
         let suffix = format!("{story}_{}", uuid::Uuid::now_v7().simple());
-        let mariadb = server("REDRIVE_TEST_MARIADB_URL");
+        let mariadb = servers.mariadb.clone();
         let database = |service: &str| format!("{service}_{}", &suffix[..suffix.len().min(50)]);
         let vhost = format!("story/{suffix}");
-        let amqp = server("REDRIVE_TEST_AMQP_URL");
-        let amqp = amqp.trim_end_matches("%2f").trim_end_matches('/');
-        python(
-            &[
-                "declare",
-                amqp,
-                &server("REDRIVE_TEST_MANAGEMENT_URL"),
-                &vhost,
-            ],
-            "",
-        )
-        .await;
+        let amqp = servers.amqp.trim_end_matches("%2f").trim_end_matches('/');
+        python(&["declare", amqp, &servers.management, &vhost], "").await;
         let amqp_url = format!("{amqp}/{}", vhost.replace('/', "%2f"));
-        let connection = Connection::connect(&amqp_url, ConnectionProperties::default())
-            .await
-            .expect("the broker is there");
-        let channel = connection.create_channel().await.expect("a channel");
+        let (connection, channel) = connect(&amqp_url).await;
         let orders = create(&mariadb, &database("orders")).await;
         let inventory = create(&mariadb, &database("inventory")).await;
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("redrive.toml");
         let text = config_text(
             &amqp_url,
-            &mariadb,
+            &servers,
             &database("orders"),
             &database("inventory"),
         );
         std::fs::write(&config, text).expect("a configuration");
-        let console = Console::new(config, folder.path());
+        let console = Console::new(config.clone(), folder.path());
         for service in ["orders", "inventory"] {
             console
                 .run(&["migrate", "--service", service, "--apply"])
@@ -162,12 +187,40 @@ impl Shop {
             orders,
             inventory,
             console,
-            amqp_url,
+            config,
             vhost,
+            servers,
+            amqp_url,
             channel,
-            _connection: connection,
+            connection,
             folder,
         }
+    }
+
+    /// Another connection, after the broker was away.
+    pub async fn reconnect(&mut self) {
+        (self.connection, self.channel) = connect(&self.amqp_url).await;
+    }
+
+    /// A channel on a connection of its own.
+    pub async fn channel(&self) -> (Connection, Channel) {
+        connect(&self.amqp_url).await
+    }
+
+    /// The consumer's queue again, as a classic one that keeps what is persistent.
+    pub async fn make_queue_classic(&self) {
+        self.delete_queue(QUEUE).await;
+        let durable = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let mut arguments = FieldTable::default();
+        let exchange = AMQPValue::LongString("shop.dead".into());
+        arguments.insert("x-dead-letter-exchange".into(), exchange);
+        self.channel
+            .queue_declare(QUEUE.into(), durable, arguments)
+            .await
+            .expect("declared");
     }
 
     /// Opens a shop with dead letters of these events in its table; what the consumer saw of them.
@@ -215,6 +268,51 @@ impl Shop {
 
     async fn publish_lines(&self, lines: &str) {
         python(&["publish", &self.amqp_url], lines).await;
+    }
+
+    /// Puts messages into a queue with these properties, each confirmed.
+    pub async fn put(&self, queue: &str, messages: &[(BasicProperties, &[u8])]) {
+        self.channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await
+            .expect("confirms");
+        for (properties, body) in messages {
+            let options = BasicPublishOptions {
+                mandatory: true,
+                ..BasicPublishOptions::default()
+            };
+            let confirm = self
+                .channel
+                .basic_publish("".into(), queue.into(), options, body, properties.clone())
+                .await
+                .expect("published")
+                .await
+                .expect("an outcome");
+            assert!(
+                matches!(confirm, Confirmation::Ack(None)),
+                "routed and confirmed: {confirm:?}"
+            );
+        }
+    }
+
+    /// A number of the inventory's database.
+    pub async fn count(&self, statement: &'static str) -> i64 {
+        let row = sqlx::query(statement).fetch_one(&self.inventory).await;
+        row.expect("a row").get(0)
+    }
+
+    /// Name of the inventory's database.
+    pub fn database(&self) -> String {
+        let options = self.inventory.connect_options();
+        options.get_database().unwrap_or_default().to_owned()
+    }
+
+    /// Changes the inventory's database.
+    pub async fn change(&self, statement: &'static str) {
+        sqlx::query(statement)
+            .execute(&self.inventory)
+            .await
+            .expect("changed");
     }
 
     /// Consumes until the queue is empty. Without a sku an event is rejected, unless `is_fixed`.
@@ -275,6 +373,23 @@ impl Shop {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Takes everything that is ready in a queue, and acknowledges it.
+    pub async fn take(&self, queue: &str) -> Vec<Seen> {
+        let mut taken = Vec::new();
+        while let Some(message) = self.get(queue).await {
+            let delivery = message.delivery;
+            let acked = delivery.acker.ack(BasicAckOptions::default()).await;
+            acked.expect("an ack");
+            taken.push(Seen {
+                properties: delivery.properties.clone(),
+                body: delivery.data,
+                exchange: delivery.exchange.to_string(),
+                is_accepted: true,
+            });
+        }
+        taken
     }
 
     async fn get(&self, queue: &str) -> Option<lapin::message::BasicGetMessage> {
@@ -360,6 +475,7 @@ impl Shop {
 
     /// Removes what the story made on the shared servers.
     pub async fn close(self) {
+        drop(self.connection.close(200, "OK".into()).await);
         for pool in [&self.orders, &self.inventory] {
             let options = pool.connect_options();
             let name = options.get_database().unwrap_or_default();
@@ -370,15 +486,7 @@ impl Shop {
                 .expect("dropped");
             pool.close().await;
         }
-        python(
-            &[
-                "remove",
-                &server("REDRIVE_TEST_MANAGEMENT_URL"),
-                &self.vhost,
-            ],
-            "",
-        )
-        .await;
+        python(&["remove", &self.servers.management, &self.vhost], "").await;
         self.folder.close().expect("removed");
     }
 }
@@ -416,9 +524,21 @@ pub async fn create(server: &str, database: &str) -> MySqlPool {
         .expect("connects")
 }
 
+async fn connect(url: &str) -> (Connection, Channel) {
+    let connection = Connection::connect(url, ConnectionProperties::default())
+        .await
+        .expect("the broker is there");
+    let channel = connection.create_channel().await.expect("a channel");
+    (connection, channel)
+}
+
 /// Two contexts on the same servers: one to play with, and one as careful as production.
-fn config_text(amqp: &str, mariadb: &str, orders: &str, inventory: &str) -> String {
-    let management = server("REDRIVE_TEST_MANAGEMENT_URL");
+fn config_text(amqp: &str, servers: &Servers, orders: &str, inventory: &str) -> String {
+    let Servers {
+        mariadb,
+        management,
+        ..
+    } = servers;
     let context = |name: &str, rules: &str| {
         format!(
             r#"

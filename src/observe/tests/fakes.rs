@@ -275,6 +275,15 @@ impl Store for FakeStore {
     async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
         self.unused()
     }
+    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn reap(&self, _: u32) -> StoreResult<crate::store::Reaped> {
+        self.unused()
+    }
     async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
         self.unused()
     }
@@ -291,6 +300,9 @@ impl Store for FakeStore {
         self.unused()
     }
     async fn record_death(&self, _: &NewDeath) -> StoreResult<DeathRecorded> {
+        self.unused()
+    }
+    async fn settle_deaths(&self, _: &[String]) -> StoreResult<u64> {
         self.unused()
     }
     async fn begin_replay(

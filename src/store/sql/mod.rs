@@ -21,6 +21,7 @@ mod migrate;
 mod operation;
 mod outbox;
 mod saga;
+mod sequence;
 mod session;
 mod statement;
 mod verbs;
@@ -52,8 +53,8 @@ use crate::model::saga::Saga;
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Store, StoreError, StoreFacts,
-    StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, Reaped, Repair, Reservation, Store, StoreError,
+    StoreFacts, StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
@@ -327,6 +328,18 @@ impl Store for SqlStore {
         call!(self, "give back", claim::give_back, [token, event_ids], [])
     }
 
+    async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim> {
+        call!(self, "claim sequences", sequence::claim, [request], [])
+    }
+
+    async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        call!(self, "wake sequences", sequence::wake, [sent], [])
+    }
+
+    async fn reap(&self, limit: u32) -> StoreResult<Reaped> {
+        call!(self, "reap", claim::reap, [], [limit])
+    }
+
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>> {
         let begun = self
             .call("begin", self.db.timeout, business::SqlBusinessTx::begin)
@@ -336,6 +349,10 @@ impl Store for SqlStore {
 
     async fn record_death(&self, death: &NewDeath) -> StoreResult<DeathRecorded> {
         call!(self, "record death", death::record, [death], [])
+    }
+
+    async fn settle_deaths(&self, fingerprints: &[String]) -> StoreResult<u64> {
+        call!(self, "settle deaths", death::settle, [fingerprints], [])
     }
 
     async fn begin_replay(
