@@ -155,6 +155,7 @@ impl Fault {
             Self::Mapping { table, problem } => format!("{table}: {problem}"),
             Self::Unsupported(words)
             | Self::Denied(words)
+            | Self::Unreachable(words)
             | Self::Raced(words)
             | Self::Invalid(words) => words.clone(),
         }
