@@ -160,7 +160,6 @@ impl Fault {
             Self::Mapping { table, problem } => format!("{table}: {problem}"),
             Self::Unsupported(words)
             | Self::Denied(words)
-            | Self::Unreachable(words)
             | Self::Raced(words)
             | Self::Unreachable(words)
             | Self::Invalid(words) => words.clone(),
