@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::section::Section;
 use super::{
-    ConfigError, Context, Environment, OwnerRule, Thresholds, consuming, dispatcher, service, url,
+    ConfigError, Context, Environment, OwnerRule, Thresholds, consuming, dispatcher, retention,
+    service, url,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -36,6 +37,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "thresholds",
         "dispatcher",
         "consumer",
+        "retention",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -53,6 +55,8 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     let thresholds = thresholds(section)?;
     let dispatcher = dispatcher::read(section, &thresholds)?;
     let consumer = consuming::read(section, thresholds.statement_timeout)?;
+    let inbox_retention = section.duration("inbox_retention")?;
+    let retention = retention::read(section, inbox_retention)?;
     let context = Context {
         name: name.to_owned(),
         environment,
@@ -62,7 +66,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         services: service::read_all(section, &consumer)?,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
-        inbox_retention: section.duration("inbox_retention")?,
+        inbox_retention,
         ticket_pattern: ticket_pattern(section)?,
         unlock: section.duration("unlock")?.unwrap_or(UNLOCK),
         masked: section.names("masked")?.unwrap_or_default(),
@@ -70,6 +74,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         thresholds,
         dispatcher,
         consumer,
+        retention,
     };
     Ok(context)
 }

@@ -8,6 +8,7 @@ pub mod duration;
 pub mod init;
 mod interpolate;
 pub mod load;
+pub mod retention;
 mod section;
 mod service;
 pub mod show;
@@ -28,6 +29,7 @@ use crate::model::operation::Verb;
 
 pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
+pub use retention::RetentionSettings;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +107,8 @@ pub struct Context {
     pub dispatcher: DispatcherSettings,
     /// The consumer runtime's limits.
     pub consumer: ConsumerLimits,
+    /// How inbox rows are forgotten.
+    pub retention: RetentionSettings,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

@@ -93,6 +93,7 @@ impl List<'_> {
         let limits = &context.thresholds;
         let d = &context.dispatcher;
         let c = &context.consumer;
+        let r = &context.retention;
         let values = [
             ("thresholds.refresh", duration::show(limits.refresh)),
             ("thresholds.stale_after", duration::show(limits.stale_after)),
@@ -137,10 +138,17 @@ impl List<'_> {
             ),
             ("consumer.time_limit", duration::show(c.time_limit)),
             ("consumer.drain_limit", duration::show(c.drain_limit)),
+            ("retention.archive", r.archive.to_string()),
+            ("retention.batch_rows", r.batch_rows.to_string()),
+            ("retention.interval", duration::show(r.interval)),
         ];
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));
         }
+        self.add(
+            format!("{path}.retention.replay_window"),
+            r.replay_window.map(duration::show),
+        );
     }
 
     fn service(&mut self, service: &Service, path: &str) {

@@ -56,14 +56,16 @@ pub(super) async fn plan(
     let counted = replays_of(&detail.message);
     detail.letter.replays = detail.letter.replays.max(counted);
     let letter = &detail.letter;
-    let (route, (holder, inbox, originals)) = join(route::route(desk, letter, wish), async {
-        futures::join!(
-            look::holder(desk, service, letter),
-            look::inbox(desk, &letter.consumer, letter.event_id.as_ref()),
-            look::originals(desk, letter.event_id.as_ref()),
-        )
-    })
-    .await;
+    let (route, (holder, inbox, originals, memory)) =
+        join(route::route(desk, letter, wish), async {
+            futures::join!(
+                look::holder(desk, service, letter),
+                look::inbox(desk, &letter.consumer, letter.event_id.as_ref()),
+                look::originals(desk, letter.event_id.as_ref()),
+                look::memory(desk, letter),
+            )
+        })
+        .await;
     let neighbours = look::neighbours(desk, letter, &originals).await;
 
     let operation_id = OperationId::generate();
@@ -85,6 +87,7 @@ pub(super) async fn plan(
         detail: &detail,
         holder,
         inbox,
+        memory,
         originals,
         neighbours,
         size: prepared.size,

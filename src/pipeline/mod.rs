@@ -8,6 +8,7 @@ pub mod dead_letter_collector;
 pub mod death;
 pub mod dispatcher;
 pub mod headers;
+pub mod inbox_archiver;
 pub mod message;
 pub mod reaper;
 mod subscription;
@@ -32,6 +33,7 @@ use absent::Absent;
 use consumer::{Consumer, ConsumerSettings, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
+use inbox_archiver::Archiver;
 use reaper::Reaper;
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
@@ -132,7 +134,7 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 4] = [
+pub const WORKERS: [WorkerKind; 5] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
@@ -152,6 +154,11 @@ pub const WORKERS: [WorkerKind; 4] = [
         name: dead_letter_collector::NAME,
         about: "collects dead-letter queues into the dead-letter table",
         make: make_collector,
+    },
+    WorkerKind {
+        name: inbox_archiver::NAME,
+        about: "moves inbox rows that are older than inbox_retention out of the inbox, a batch at a time",
+        make: make_archiver,
     },
 ];
 
@@ -264,6 +271,14 @@ fn make_consumer(part: &Part<'_>) -> Made {
         None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),
         None => None,
     })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_archiver(part: &Part<'_>) -> Made {
+    Ok(
+        Archiver::new(part.ports, part.service, part.store, part.is_named)
+            .map(|worker| Box::new(worker) as Box<dyn Worker>),
+    )
 }
 
 /// What a panic said, if it said it in text.

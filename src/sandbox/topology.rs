@@ -14,7 +14,7 @@ use crate::base::secret::SecretUrl;
 use crate::broker::{NewQueue, Topology};
 use crate::config::{
     ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart,
-    OutboxPart, OwnerRule, SagaPart, Service, Thresholds,
+    OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
 };
 use crate::model::operation::Verb;
 
@@ -89,6 +89,11 @@ pub fn demo_context(directory: &Path) -> Context {
             // Shorter than the default: whoever looks at the demo sees a retry end.
             retry_delays: vec![Duration::from_secs(1), Duration::from_secs(3)],
             ..ConsumerLimits::default()
+        },
+        retention: RetentionSettings {
+            // The demo's files stay small.
+            archive: false,
+            ..RetentionSettings::default()
         },
     }
 }

@@ -101,6 +101,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         owners: Vec::new(),
         thresholds: Thresholds::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        retention: crate::config::RetentionSettings::default(),
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),

@@ -32,6 +32,7 @@ use crate::model::page::{Cursor, Page};
 use crate::model::saga::Saga;
 use crate::model::waiting::{WaitingEvent, WaitingSummary};
 use crate::ports::Ports;
+use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
     ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, Store, StoreError,
@@ -179,6 +180,25 @@ impl InboxStore for FakeStore {
     }
     async fn waiting_summary(&self) -> StoreResult<Option<WaitingSummary>> {
         self.answer("waiting_summary", None).await
+    }
+    async fn applied_version(&self, _: &ConsumerName, _: &AggregateId) -> StoreResult<Option<i64>> {
+        self.unused()
+    }
+    async fn archive_inbox(&self, _: &ArchiveRequest) -> StoreResult<Archived> {
+        self.unused()
+    }
+    async fn inbox_horizon(&self, _: &ConsumerName) -> StoreResult<Option<Timestamp>> {
+        self.unused()
+    }
+    async fn archived_inbox_row(
+        &self,
+        _: &ConsumerName,
+        _: &EventId,
+    ) -> StoreResult<Option<InboxRow>> {
+        self.unused()
+    }
+    async fn oldest_unresolved(&self) -> StoreResult<Option<f64>> {
+        self.unused()
     }
 }
 
@@ -604,5 +624,6 @@ fn context() -> Context {
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        retention: crate::config::RetentionSettings::default(),
     }
 }

@@ -5,6 +5,7 @@
 //! leaves nothing half done. A transaction that met a lock is repeated, because it was rolled
 //! back.
 
+mod archive;
 mod audit;
 mod business;
 mod check;

@@ -1,6 +1,7 @@
 //! What every database must do behind the store port, run on SQLite, MariaDB and, where there is one,
 //! MySQL. A missing server fails; nothing is skipped in silence.
 
+mod archive;
 mod compact;
 mod dead_letters;
 mod fixture;
@@ -88,6 +89,12 @@ cases! {
     waiting::an_event_whose_turn_has_come_is_found,
     waiting::i_03_the_deadline_is_counted_from_the_last_attempt,
     waiting::an_overdue_event_is_given_up_by_one_worker_at_a_time,
+    archive::i_01_old_rows_leave_the_inbox_oldest_first_and_the_horizon_follows,
+    archive::a_row_archived_twice_keeps_its_later_time_and_the_horizon_never_goes_back,
+    archive::without_an_archive_nothing_is_kept_but_the_horizon,
+    archive::an_inbox_that_is_the_services_own_table_is_not_touched,
+    archive::the_oldest_letter_that_waits_for_somebody_is_known,
+    archive::q_21_cleaning_up_does_not_lock_out_the_relay,
     dead_letters::p_01_p_04_p_07_bytes_and_headers_come_back_as_they_were,
     dead_letters::r_13_the_next_death_reopens_the_letter,
     dead_letters::b_14_a_redelivery_is_the_same_death,

@@ -7,12 +7,14 @@
 //! instant), `{us(column)}` (reads an instant), `{for_update}`, `{skip_locked}`. `{ids}` stays: it is
 //! filled with as many placeholders as the call has ids.
 
+mod archive;
 mod journal;
 mod letters;
 mod outbox;
 mod parts;
 mod waiting;
 
+pub use archive::ArchiveStatements;
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements, SagaStatements};
 pub use outbox::OutboxStatements;

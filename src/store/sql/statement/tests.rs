@@ -34,6 +34,10 @@ fn statements_of_every_layout_and_dialect() {
                 let statements =
                     InboxStatements::of_layout(&slots, &inbox).expect("every slot is filled");
                 insta::assert_snapshot!(name("inbox"), listing(owned(statements.all())));
+                let archive = ArchiveStatements::of_layout(&slots, &inbox).expect("filled");
+                if let Some(archive) = archive {
+                    insta::assert_snapshot!(name("archive"), listing(owned(archive.all())));
+                }
             }
         }
         let name = |part: &str| format!("own_{}_{part}", dialect.name());
