@@ -11,6 +11,7 @@
 mod attach;
 mod collector;
 mod crash;
+mod dispatcher;
 mod redrive;
 mod reference;
 mod shop;
