@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::batch::{Batch, Limits, Sorted};
+use super::batch::{Batch, Sorted};
 use crate::base::backoff::Backoff;
 use crate::base::crash::CrashPoints;
 use crate::broker::{Broker, Flow, Publisher};
@@ -33,6 +33,9 @@ const STORE_BACKOFF: Backoff = Backoff {
 const AFTER_CLAIM: &str = "dispatcher.after_claim";
 /// Between the confirms and the sent mark.
 const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
+
+/// That only a confirmed row is marked sent.
+const CONFIRM: &str = "guard.confirm";
 
 /// What a dispatcher works with.
 pub(super) struct Desk {
@@ -95,6 +98,9 @@ impl<'a> Pass<'a> {
             self.send(&mut batch).await;
             drop(turn);
             self.desk.crash_points.reach(AFTER_CONFIRM);
+            if self.desk.crash_points.is_off(CONFIRM) {
+                batch.take_for_sent();
+            }
             if let Err(problem) = self.settle(batch).await {
                 self.end(Some(problem));
             }
@@ -157,11 +163,7 @@ impl<'a> Pass<'a> {
             // That was the end of what is due, or enough for once.
             self.end(None);
         }
-        let limits = Limits {
-            user: self.desk.broker.user(),
-            frame_max: self.desk.broker.frame_max(),
-        };
-        Ok((claimed > 0).then(|| Batch::new(claim, asked_at, &self.desk.part, settings, &limits)))
+        Ok((claimed > 0).then(|| Batch::new(claim, asked_at, &self.desk.part, settings)))
     }
 
     /// Publishes the batch. Extends the lease each time a third of it is gone.

@@ -630,3 +630,17 @@ async fn two_dispatchers_in_sequence_keep_every_order() {
         assert_eq!(versions, (1..=12).collect::<Vec<_>>(), "{key}");
     }
 }
+
+/// What the other tests would see without it: an event nobody has, marked sent.
+#[cfg(feature = "drill")]
+#[tokio::test]
+async fn b_01_without_the_confirm_guard_an_unroutable_event_is_marked_sent() {
+    let bench = Bench::new().await;
+    let event = new_event("nobody.listens", "{}");
+    bench.append("orders", &event).await;
+    let points = CrashPoints::new(true);
+    points.arm("guard.confirm", "return(off)");
+    let mut dispatcher = dispatcher(&bench, settings()).with_crash_points(points);
+    dispatcher.run_once().await;
+    assert_eq!(state(&bench, &event.event_id).await.0, OutboxState::Sent);
+}
