@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::section::Section;
-use super::{ConfigError, Context, Environment, OwnerRule, Thresholds, dispatcher, service, url};
+use super::{
+    ConfigError, Context, Environment, OwnerRule, Thresholds, consuming, dispatcher, service, url,
+};
 use crate::config::duration;
 use crate::model::operation::Verb;
 
@@ -33,6 +35,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "owners",
         "thresholds",
         "dispatcher",
+        "consumer",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -49,13 +52,14 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     }
     let thresholds = thresholds(section)?;
     let dispatcher = dispatcher::read(section, &thresholds)?;
+    let consumer = consuming::read(section, thresholds.statement_timeout)?;
     let context = Context {
         name: name.to_owned(),
         environment,
         read_only: section.boolean("read_only")?.unwrap_or(false),
         amqp,
         management,
-        services: service::read_all(section)?,
+        services: service::read_all(section, &consumer)?,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
         inbox_retention: section.duration("inbox_retention")?,
@@ -65,6 +69,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         owners: owners(section)?,
         thresholds,
         dispatcher,
+        consumer,
     };
     Ok(context)
 }

@@ -1,6 +1,7 @@
 //! One validated [`Config`] from a TOML file, the environment and flags (product.md section 8).
 //! The types live here; reading, `${VAR}`, secret commands and validation in `load`.
 
+pub mod consuming;
 mod context;
 mod dispatcher;
 pub mod duration;
@@ -25,6 +26,7 @@ use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
 
+pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
 
 /// The whole configuration.
@@ -101,6 +103,8 @@ pub struct Context {
     pub thresholds: Thresholds,
     /// The dispatcher's limits.
     pub dispatcher: DispatcherSettings,
+    /// The consumer runtime's limits.
+    pub consumer: ConsumerLimits,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

@@ -94,7 +94,7 @@ pub(super) async fn plan(
         verb: Verb::Replay,
         service,
         headline: wording::headline(letter, facts.now),
-        command_line: command_line(letter, wish, overrides),
+        command_line: command_line(&desk.ports.context.name, letter, wish, overrides),
         frozen: Frozen::Replay {
             dead_letter_id: letter.dead_letter_id.clone(),
             version: letter.version,
@@ -116,11 +116,12 @@ pub(super) async fn plan(
 }
 
 fn command_line(
+    context: &str,
     letter: &crate::model::dead_letter::DeadLetter,
     wish: Wish<'_>,
     overrides: &[String],
 ) -> String {
-    let mut line = CommandLine::of_letter(Verb::Replay, letter)
+    let mut line = CommandLine::of_letter(context, Verb::Replay, letter)
         .flag("--through-exchange", wish.through_exchange);
     if let Some(queue) = wish.to_queue {
         line = line.option("--to-queue", queue);

@@ -4,6 +4,7 @@
 //! One [`Store`] stands for one service's database. Adapters live in `sql`; every dialect passes
 //! the suite in `contract`.
 
+pub mod inbox;
 pub mod sql;
 
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::model::outbox::{
 };
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::Saga;
+use crate::model::waiting::{NewWaiting, Parked};
+
+pub use inbox::InboxStore;
 
 /// Why a database did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -381,6 +385,36 @@ pub trait BusinessTx: Send {
         payload_sha256: &str,
     ) -> StoreResult<InboxInsert>;
 
+    /// The last version of a sequence this consumer has applied, locked until the end of the
+    /// transaction; a sequence it has not seen begins at `base`. Two that begin one at the same time:
+    /// one of them is [`StoreError::Contended`].
+    async fn lock_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        base: i64,
+    ) -> StoreResult<i64>;
+
+    /// Moves a locked sequence on, guarded by the version that was read.
+    async fn set_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        from: i64,
+        to: i64,
+    ) -> StoreResult<Guarded>;
+
+    /// Parks an event that came before the one it builds on; no inbox row may be in the transaction.
+    /// One that waits already gets a new deadline.
+    async fn park(&mut self, waiting: &NewWaiting) -> StoreResult<Parked>;
+
+    /// Removes a waiting event in the transaction that consumes it; 0 when it did not wait.
+    async fn forget_waiting(
+        &mut self,
+        consumer: &ConsumerName,
+        event_id: &EventId,
+    ) -> StoreResult<u64>;
+
     /// Appends an event to this database's outbox.
     async fn append(&mut self, event: &NewEvent) -> StoreResult<()>;
 
@@ -405,7 +439,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: InboxStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 

@@ -30,11 +30,12 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::Saga;
+use crate::model::waiting::{WaitingEvent, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::{
-    Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, ItemStep,
-    MigrationStep, NewOperation, Repair, Reservation, Safety, Store, StoreError, StoreFacts,
-    StoreProbe, StoreResult,
+    Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
+    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, Store, StoreError,
+    StoreFacts, StoreProbe, StoreResult,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -154,6 +155,34 @@ pub(super) fn counts() -> OutboxCounts {
 }
 
 #[async_trait]
+impl InboxStore for FakeStore {
+    async fn next_waiting(
+        &self,
+        _: &ConsumerName,
+        _: &AggregateId,
+    ) -> StoreResult<Option<WaitingEvent>> {
+        self.unused()
+    }
+    async fn ready_waiting(&self, _: &ConsumerName, _: u32) -> StoreResult<Vec<WaitingEvent>> {
+        self.unused()
+    }
+    async fn take_overdue(
+        &self,
+        _: &ConsumerName,
+        _: u32,
+        _: Duration,
+    ) -> StoreResult<Vec<WaitingEvent>> {
+        self.unused()
+    }
+    async fn remove_waiting(&self, _: &ConsumerName, _: &EventId, _: i64) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn waiting_summary(&self) -> StoreResult<Option<WaitingSummary>> {
+        self.answer("waiting_summary", None).await
+    }
+}
+
+#[async_trait]
 impl Store for FakeStore {
     fn facts(&self) -> StoreFacts {
         StoreFacts {
@@ -264,7 +293,7 @@ impl Store for FakeStore {
         self.answer("operation", None).await
     }
     async fn unfinished_operations(&self, _: u32) -> StoreResult<Vec<Operation>> {
-        self.unused()
+        self.answer("unfinished_operations", Vec::new()).await
     }
     async fn audit_page(&self, _: Option<i64>, _: u32) -> StoreResult<Vec<AuditEntry>> {
         self.answer("audit_page", Vec::new()).await
@@ -574,5 +603,6 @@ fn context() -> Context {
         owners: Vec::new(),
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
+        consumer: crate::config::ConsumerLimits::default(),
     }
 }

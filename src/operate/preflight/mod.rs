@@ -1,5 +1,6 @@
 //! The preflight of a replay: facts in, lines out. Pure, so that every line is tested by a table.
 
+use super::command_line::CommandLine;
 use super::guard::first_match;
 use super::headers::HeaderSize;
 use super::look::{Holder, Look, Neighbours, Originals};
@@ -12,7 +13,7 @@ use crate::config::Context;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterStatus};
 use crate::model::inbox::InboxRow;
 use crate::model::message::Payload;
-use crate::model::operation::ItemState;
+use crate::model::operation::{ItemState, Verb};
 
 /// From this replay on the confirmation needs a word.
 const REPLAYS_BEFORE_WORD: i64 = 2;
@@ -46,7 +47,7 @@ pub(super) fn lines(facts: &Facts<'_>) -> Vec<PreflightLine> {
         status(letter, &facts.holder),
         replay_allowed(letter),
         never_replay(facts.context, letter),
-        inbox(letter, &facts.inbox),
+        inbox(&facts.context.name, letter, &facts.inbox),
         retention(facts),
         same_content(letter, &facts.originals),
         sequence(facts),
@@ -185,7 +186,7 @@ fn never_replay(context: &Context, letter: &DeadLetter) -> PreflightLine {
     }
 }
 
-fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
+fn inbox(context: &str, letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
     let consumer = safe(letter.consumer.as_str());
     match inbox {
         Look::Found(row) => {
@@ -193,13 +194,14 @@ fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
                 Some(sha256) if *sha256 != letter.payload_sha256 => " with other content",
                 _ => "",
             };
-            let subject = super::wording::subject(letter);
+            let instead = CommandLine::of_letter(context, Verb::Discard, letter)
+                .flag("--resolved", true)
+                .dry();
             refusal(
                 "inbox_absent",
                 format!(
-                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: redrive discard {} --consumer {consumer} --resolved",
+                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: {instead}",
                     moment(row.processed_at),
-                    safe(&subject),
                 ),
             )
         }

@@ -185,7 +185,7 @@ fn r_07_a_the_consumer_would_skip_it() {
     );
     assert!(
         line.text.contains(
-            "redrive discard 0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1 --consumer inventory --resolved"
+            "redrive discard 0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1 --consumer inventory --resolved --context shop"
         ),
         "{}",
         line.text

@@ -324,7 +324,11 @@ impl Feed {
             .headers
             .set(headers::PARKED, FieldValue::Text(reason.clone()));
         let sent = match self.declare_parking(&queue).await {
-            Ok(()) => self.copier.send(&queue, message).await,
+            Ok(()) => self
+                .copier
+                .send(&queue, message)
+                .await
+                .map_err(|fault| fault.to_string()),
             Err(problem) => Err(problem),
         };
         let id = delivery

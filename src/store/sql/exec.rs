@@ -14,6 +14,7 @@ use sqlx::{
 };
 
 use crate::base::clock::Timestamp;
+use crate::base::tls;
 use crate::model::count::Count;
 use crate::store::Value;
 
@@ -55,6 +56,18 @@ impl MySqlSessions {
         }
         self.pool.acquire().await
     }
+
+    /// A refused handshake, with the server's name and the fix; any other error as it is.
+    fn told(&self, error: sqlx::Error) -> Fault {
+        if matches!(error, sqlx::Error::Database(_)) {
+            return Fault::Sql(error);
+        }
+        let place = format!("{}:{}", self.options.get_host(), self.options.get_port());
+        match tls::explained(&error.to_string(), &place) {
+            Some(told) => Fault::Unreachable(told),
+            None => Fault::Sql(error),
+        }
+    }
 }
 
 impl Pool {
@@ -62,7 +75,7 @@ impl Pool {
     pub async fn session(&self) -> SqlResult<Session> {
         let (connection, packet_bytes_max) = match self {
             Self::MySql(sessions) => (
-                Borrowed::MySql(sessions.acquire().await?),
+                Borrowed::MySql(sessions.acquire().await.map_err(|e| sessions.told(e))?),
                 sessions.packet_bytes_max.load(Ordering::Relaxed),
             ),
             Self::Sqlite(pool) => (Borrowed::Sqlite(pool.acquire().await?), 0),

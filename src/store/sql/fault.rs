@@ -26,6 +26,8 @@ pub enum Fault {
     Unsupported(String),
     /// Not allowed here.
     Denied(String),
+    /// The server cannot be reached, told for a person.
+    Unreachable(String),
     /// A concurrent writer was faster; repeating the transaction decides anew.
     Raced(String),
     /// Broken call, e.g. an illegal transition.
@@ -136,6 +138,11 @@ impl Fault {
         matches!(self, Self::Sql(error) if kind_of(error) == Kind::Duplicate)
     }
 
+    /// True when a table or column is not there.
+    pub fn is_missing_table(&self) -> bool {
+        matches!(self, Self::Sql(error) if kind_of(error) == Kind::Mapping)
+    }
+
     /// True when the transaction was rolled back, or never began, because of another one: repeating
     /// it is harmless.
     pub fn is_contended(&self) -> bool {
@@ -154,6 +161,7 @@ impl Fault {
             Self::Unsupported(words)
             | Self::Denied(words)
             | Self::Raced(words)
+            | Self::Unreachable(words)
             | Self::Invalid(words) => words.clone(),
         }
     }
@@ -190,6 +198,7 @@ impl Fault {
                 operation,
                 detail,
             },
+            Self::Unreachable(detail) => StoreError::Unavailable { service, detail },
             Self::Raced(detail) => StoreError::Contended {
                 service,
                 operation,

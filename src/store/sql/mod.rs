@@ -16,6 +16,7 @@ mod dialect;
 mod exec;
 mod facts;
 mod fault;
+mod inbox;
 mod journal;
 mod migrate;
 mod operation;
@@ -26,6 +27,7 @@ mod session;
 mod statement;
 mod verbs;
 mod version;
+mod waiting;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -154,6 +156,8 @@ macro_rules! call {
             .await
     }};
 }
+
+use call;
 
 #[async_trait]
 impl Store for SqlStore {

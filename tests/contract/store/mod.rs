@@ -9,6 +9,7 @@ mod inbox;
 mod journal;
 mod outbox;
 mod sessions;
+mod waiting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -87,6 +88,12 @@ cases! {
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
+    waiting::a_sequence_moves_on_under_its_lock,
+    waiting::two_that_begin_a_sequence_do_not_both_win,
+    waiting::an_event_waits_whole_and_once,
+    waiting::an_event_whose_turn_has_come_is_found,
+    waiting::i_03_the_deadline_is_counted_from_the_last_attempt,
+    waiting::an_overdue_event_is_given_up_by_one_worker_at_a_time,
     dead_letters::p_01_p_04_p_07_bytes_and_headers_come_back_as_they_were,
     dead_letters::r_13_the_next_death_reopens_the_letter,
     dead_letters::b_14_a_redelivery_is_the_same_death,

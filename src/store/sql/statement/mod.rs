@@ -11,10 +11,12 @@ mod journal;
 mod letters;
 mod outbox;
 mod parts;
+mod waiting;
 
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements, SagaStatements};
 pub use outbox::OutboxStatements;
+pub use waiting::WaitingStatements;
 
 use std::collections::BTreeMap;
 
