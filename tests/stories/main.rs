@@ -16,6 +16,7 @@ mod attach;
 mod away;
 mod collector;
 mod crash;
+mod dispatcher;
 mod kept;
 mod letter_tabs;
 mod many_letters;

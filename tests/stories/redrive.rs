@@ -132,6 +132,11 @@ impl Console {
             .expect("the binary starts")
     }
 
+    /// What all workers of this story have logged.
+    pub fn worker_log(&self) -> String {
+        std::fs::read_to_string(self.home.join(WORKER_LOG)).unwrap_or_default()
+    }
+
     /// The whole chain of every journal, checked; the number of entries in all.
     pub async fn verify_audit(&self) -> u64 {
         let verified = self.run(&["audit", "verify"]).await;

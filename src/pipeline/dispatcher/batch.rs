@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::verdict::{Next, counter, exhausted, verdict};
 use crate::base::clock::Timestamp;
-use crate::broker::wire::refusal;
 use crate::broker::{Outgoing, PublishOutcome, Publisher};
 use crate::config::{DispatcherSettings, Order, OutboxPart};
 use crate::model::ids::{AggregateId, ClaimToken, EventId};
@@ -20,19 +19,13 @@ use crate::store::{Claim, FailedAttempt};
 /// together, few enough that they can be written together.
 const WAITS: usize = 8;
 
-/// What a message may carry here.
-pub(super) struct Limits {
-    pub(super) user: Option<String>,
-    pub(super) frame_max: u32,
-}
-
 /// A row with its message, then with its outcome.
 struct Item {
     row: OutboxRow,
     attempts: u32,
     /// Taken when it is sent.
     message: Option<Outgoing>,
-    /// Why no attempt will ever help.
+    /// Why it is not tried.
     fault: Option<String>,
     outcome: Option<PublishOutcome>,
 }
@@ -66,7 +59,6 @@ impl Batch {
         asked_at: Instant,
         part: &OutboxPart,
         settings: &DispatcherSettings,
-        limits: &Limits,
     ) -> Self {
         let item = |event| {
             let (row, message) = into_message(event, part);
@@ -74,8 +66,7 @@ impl Batch {
                 .attempts
                 .map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
             Item {
-                fault: exhausted(attempts, settings)
-                    .or_else(|| refusal(&message, limits.user.as_deref(), limits.frame_max)),
+                fault: exhausted(attempts, settings),
                 row,
                 attempts,
                 message: Some(message),
@@ -148,8 +139,8 @@ impl Batch {
             .is_some_and(|item| item.fault.is_none())
     }
 
-    /// In sequence: the first row of each aggregate, and what must wait behind it. A row that can never
-    /// be sent ends its chain.
+    /// In sequence: the first row of each aggregate, and what must wait behind it. A row that is not tried
+    /// ends its chain.
     fn chains(&self) -> HashMap<usize, VecDeque<usize>> {
         if self.order == Order::Due {
             return HashMap::new();
@@ -174,6 +165,13 @@ impl Batch {
                 Some((chain.pop_front()?, chain))
             })
             .collect()
+    }
+
+    /// Without the guard: every row counts as sent.
+    pub(super) fn take_for_sent(&mut self) {
+        for item in &mut self.items {
+            item.outcome = Some(PublishOutcome::Confirmed);
+        }
     }
 
     /// What happens to each row.

@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::batch::{Batch, Limits, Sorted};
+use super::batch::{Batch, Sorted};
 use crate::base::backoff::Backoff;
 use crate::base::crash::CrashPoints;
 use crate::broker::{Broker, Flow, Publisher};
 use crate::config::{DispatcherSettings, Order, OutboxPart};
-use crate::model::ids::EventId;
+use crate::model::ids::{ClaimToken, EventId};
 use crate::pipeline::Report;
 use crate::store::{ClaimRequest, FailedAttempt, Store, StoreResult};
 
@@ -33,6 +33,9 @@ const STORE_BACKOFF: Backoff = Backoff {
 const AFTER_CLAIM: &str = "dispatcher.after_claim";
 /// Between the confirms and the sent mark.
 const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
+
+/// That only a confirmed row is marked sent.
+const CONFIRM: &str = "guard.confirm";
 
 /// What a dispatcher works with.
 pub(super) struct Desk {
@@ -95,6 +98,9 @@ impl<'a> Pass<'a> {
             self.send(&mut batch).await;
             drop(turn);
             self.desk.crash_points.reach(AFTER_CONFIRM);
+            if self.desk.crash_points.is_off(CONFIRM) {
+                batch.take_for_sent();
+            }
             if let Err(problem) = self.settle(batch).await {
                 self.end(Some(problem));
             }
@@ -117,22 +123,26 @@ impl<'a> Pass<'a> {
         self.desk.crash_points.reach(AFTER_CLAIM);
         // What the lease has to spare beyond its own batch may be spent waiting for the one before.
         let settings = &self.desk.settings;
-        let spare = settings.lease.saturating_sub(settings.batch_time());
-        let waited = timeout_at(batch.asked_at + spare, self.publishing.lock()).await;
-        let problem = match (waited, self.desk.blocked()) {
-            (Ok(turn), None) => {
+        let latest = batch.asked_at + settings.lease.saturating_sub(settings.batch_time());
+        let turn = timeout_at(latest, self.publishing.lock()).await;
+        let problem = match (turn, self.desk.blocked()) {
+            // The time counts even when nobody was in the way: this process may have been stopped.
+            (Ok(turn), None) if Instant::now() <= latest => {
                 drop(claims);
                 return Some((batch, turn));
             }
             (_, Some(blocked)) => blocked,
-            (Err(_), None) => "the broker is slow: the batch before took too long".to_owned(),
+            (_, None) => "the batch before, or this process, was too slow for the lease".to_owned(),
         };
         // Nothing was sent of it (B-06).
-        let given_back = self.give_back(&batch, &batch.ids()).await;
-        self.end(Some(given_back.map_or_else(
-            |error| error,
-            |()| format!("{problem}; the claim was given back"),
-        )));
+        let ids = batch.ids();
+        self.end(Some(match self.give_back(&batch.token, &ids).await {
+            Ok(lost) => {
+                self.lost(lost);
+                format!("{problem}; the claim was given back")
+            }
+            Err(error) => error,
+        }));
         None
     }
 
@@ -157,11 +167,7 @@ impl<'a> Pass<'a> {
             // That was the end of what is due, or enough for once.
             self.end(None);
         }
-        let limits = Limits {
-            user: self.desk.broker.user(),
-            frame_max: self.desk.broker.frame_max(),
-        };
-        Ok((claimed > 0).then(|| Batch::new(claim, asked_at, &self.desk.part, settings, &limits)))
+        Ok((claimed > 0).then(|| Batch::new(claim, asked_at, &self.desk.part, settings)))
     }
 
     /// Publishes the batch. Extends the lease each time a third of it is gone.
@@ -217,10 +223,7 @@ impl<'a> Pass<'a> {
             lost += named.saturating_sub(done);
         }
         if !untried.is_empty() {
-            let rows = retrying(|| self.desk.store.give_back(&token, &untried))
-                .await
-                .map_err(not_given_back)?;
-            self.count("given_back", rows);
+            lost += self.give_back(&token, &untried).await?;
         }
         if !awaited.is_empty() {
             match retrying(|| self.desk.store.wake_sequences(&awaited)).await {
@@ -228,13 +231,7 @@ impl<'a> Pass<'a> {
                 Err(error) => self.problem(format!("held rows wait for their time: {error}")),
             }
         }
-        self.count("lost_fence", lost);
-        if lost > 0 {
-            self.problem(format!(
-                "{lost} rows belonged to somebody else when they were to be completed: the lease ran \
-                 out; they may be sent twice under the same id"
-            ));
-        }
+        self.lost(lost);
         match reason {
             Some(reason) => Err(format!("{reason}; unsent rows were given back")),
             None => Ok(()),
@@ -243,11 +240,7 @@ impl<'a> Pass<'a> {
 
     /// Sets the sent mark; how many rows it did not find. What the database refuses for good is marked
     /// row by row, and a row it refuses is parked as failed: sending it again would not help (Q-20).
-    async fn mark(
-        &self,
-        token: &crate::model::ids::ClaimToken,
-        sent: &[EventId],
-    ) -> Result<u64, String> {
+    async fn mark(&self, token: &ClaimToken, sent: &[EventId]) -> Result<u64, String> {
         let named = len(sent.len());
         match retrying(|| self.desk.store.complete(token, sent)).await {
             Ok(done) => {
@@ -294,12 +287,24 @@ impl<'a> Pass<'a> {
         Ok(lost)
     }
 
-    async fn give_back(&self, batch: &Batch, event_ids: &[EventId]) -> Result<(), String> {
-        let rows = retrying(|| self.desk.store.give_back(&batch.token, event_ids))
+    /// Gives rows back untried; how many it did not find.
+    async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> Result<u64, String> {
+        let rows = retrying(|| self.desk.store.give_back(token, event_ids))
             .await
-            .map_err(not_given_back)?;
+            .map_err(|e| format!("the claim was not given back and waits for its lease: {e}"))?;
         self.count("given_back", rows);
-        Ok(())
+        Ok(len(event_ids.len()).saturating_sub(rows))
+    }
+
+    /// Rows that a fenced statement did not find.
+    fn lost(&self, rows: u64) {
+        self.count("lost_fence", rows);
+        if rows > 0 {
+            self.problem(format!(
+                "{rows} rows belonged to somebody else when they were to be completed: the lease ran \
+                 out; they may be sent twice under the same id"
+            ));
+        }
     }
 
     /// Claims no further batch.
@@ -322,11 +327,6 @@ impl<'a> Pass<'a> {
     fn problem(&self, problem: String) {
         self.report().problem.get_or_insert(problem);
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "a map_err")]
-fn not_given_back(error: crate::store::StoreError) -> String {
-    format!("the claim was not given back and waits for its lease: {error}")
 }
 
 pub(super) fn len(n: usize) -> u64 {

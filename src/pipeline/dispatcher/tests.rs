@@ -11,6 +11,7 @@ use crate::model::message::{FieldValue, Message};
 use crate::model::outbox::{NewEvent, OutboxState};
 use crate::pipeline::test_support::{Bench, Hook, Meddler, new_event};
 use crate::store::ClaimRequest;
+use crate::store::sql::SqlStore;
 
 fn settings() -> DispatcherSettings {
     DispatcherSettings::default()
@@ -519,4 +520,155 @@ async fn a_row_that_ends_every_dispatcher_is_given_up() {
     let (now, error) = state(&bench, &event.event_id).await;
     assert_eq!(now, OutboxState::Failed);
     assert!(error.expect("told").contains("ended without an outcome"));
+}
+
+#[tokio::test]
+async fn q_14_no_transaction_is_open_while_a_batch_is_published_and_a_row_changes_twice() {
+    let bench = Bench::new().await;
+    append_all(&bench, &[of("1", 1), of("2", 1)]).await;
+    sql(&bench, "CREATE TABLE changes (event_id TEXT NOT NULL)").await;
+    sql(
+        &bench,
+        "CREATE TRIGGER counted AFTER UPDATE ON outbox_events \
+         BEGIN INSERT INTO changes VALUES (NEW.event_id); END",
+    )
+    .await;
+    // SQLite has one writer at a time: a producer of another process gets in, so nobody holds one.
+    let other = SqlStore::connect(
+        bench.service("orders"),
+        &bench.ports.context.thresholds,
+        false,
+    )
+    .expect("opens");
+    let hook: Hook = Arc::new(move || {
+        let other = Arc::clone(&other);
+        Box::pin(async move {
+            let mut tx = other.begin().await.expect("no writer is in the way");
+            tx.append(&of("3", 1)).await.expect("appends");
+            tx.commit().await.expect("commits");
+        })
+    });
+    let limits = DispatcherSettings {
+        batch_rows: 2,
+        ..settings()
+    };
+    let report = meddling(&bench, limits, hook).run_once().await;
+    assert!(report.get("sent") >= 2, "{report:?}");
+    assert_eq!(report.problem, None);
+    let changes = bench
+        .number(
+            "orders",
+            "SELECT COUNT(*) FROM changes WHERE event_id IN \
+         (SELECT event_id FROM outbox_events WHERE aggregate_id IN ('1', '2'))",
+        )
+        .await;
+    assert_eq!(changes, 4, "claimed, sent");
+}
+
+#[tokio::test]
+async fn b_06_what_was_claimed_when_the_alarm_came_is_given_back_untried() {
+    let bench = Bench::new().await;
+    let events: Vec<_> = (1..=6).map(|n| of(&n.to_string(), 1)).collect();
+    append_all(&bench, &events).await;
+    let broker = Arc::clone(&bench.broker);
+    let hook: Hook = Arc::new(move || {
+        let broker = Arc::clone(&broker);
+        Box::pin(async move { broker.set_blocked(Some("memory")) })
+    });
+    let limits = DispatcherSettings {
+        batch_rows: 2,
+        send_deadline: Duration::from_millis(50),
+        ..settings()
+    };
+    let report = meddling(&bench, limits, hook).run_once().await;
+    assert_eq!(report.get("sent"), 0);
+    assert_eq!(
+        report.get("claimed"),
+        report.get("given_back"),
+        "{report:?}"
+    );
+    assert!(report.problem.expect("told").contains("memory"));
+    for event in &events {
+        let row = bench.store("orders").outbox_event(&event.event_id).await;
+        let row = row.expect("reads").expect("the row").row;
+        assert_eq!((row.state, row.attempts), (OutboxState::Pending, Some(0)));
+    }
+    bench.broker.set_blocked(None);
+    assert_eq!(
+        dispatcher(&bench, settings()).run_once().await.get("sent"),
+        6
+    );
+}
+
+#[tokio::test]
+async fn two_dispatchers_in_sequence_keep_every_order() {
+    let bench = Bench::new().await;
+    let events: Vec<_> = (1..=12)
+        .flat_map(|version| (0..5).map(move |key| of(&format!("order-{key}"), version)))
+        .collect();
+    append_all(&bench, &events).await;
+    let limits = DispatcherSettings {
+        batch_rows: 7,
+        ..in_sequence()
+    };
+    let (mut a, mut b) = (dispatcher(&bench, limits), dispatcher(&bench, limits));
+    let mut sent = 0;
+    while sent < 60 {
+        let (one, two) = tokio::join!(a.run_once(), b.run_once());
+        assert_eq!((one.problem.clone(), two.problem.clone()), (None, None));
+        sent += one.get("sent") + two.get("sent");
+    }
+    let seen = arrived(&bench).await;
+    assert_eq!(seen.len(), 60);
+    for key in 0..5 {
+        let key = format!("order-{key}");
+        let versions: Vec<_> = seen
+            .iter()
+            .filter(|(k, _)| *k == key)
+            .map(|(_, v)| *v)
+            .collect();
+        assert_eq!(versions, (1..=12).collect::<Vec<_>>(), "{key}");
+    }
+}
+
+/// What the other tests would see without it: an event nobody has, marked sent.
+#[cfg(feature = "drill")]
+#[tokio::test]
+async fn b_01_without_the_confirm_guard_an_unroutable_event_is_marked_sent() {
+    let bench = Bench::new().await;
+    let event = new_event("nobody.listens", "{}");
+    bench.append("orders", &event).await;
+    let points = CrashPoints::new(true);
+    points.arm("guard.confirm", "return(off)");
+    let mut dispatcher = dispatcher(&bench, settings()).with_crash_points(points);
+    dispatcher.run_once().await;
+    assert_eq!(state(&bench, &event.event_id).await.0, OutboxState::Sent);
+}
+
+/// A process that was stopped right after its claim, for longer than the lease can spare.
+#[cfg(feature = "drill")]
+#[tokio::test]
+async fn a_claim_that_got_too_old_is_not_sent() {
+    let bench = Bench::new().await;
+    let event = of("8812", 1);
+    append_all(&bench, std::slice::from_ref(&event)).await;
+    let points = CrashPoints::new(true);
+    points.arm("dispatcher.after_claim", "1*sleep(400)");
+    let limits = DispatcherSettings {
+        lease: Duration::from_millis(300),
+        send_deadline: Duration::from_millis(100),
+        statement_timeout: Duration::from_millis(20),
+        ..settings()
+    };
+    let mut dispatcher = dispatcher(&bench, limits).with_crash_points(points);
+    let report = dispatcher.run_once().await;
+    assert_eq!((report.get("given_back"), report.get("confirmed")), (1, 0));
+    assert!(
+        report
+            .problem
+            .expect("told")
+            .contains("too slow for the lease")
+    );
+    assert_eq!(bench.ready("inventory.orders").await, 0);
+    assert_eq!(state(&bench, &event.event_id).await.0, OutboxState::Pending);
 }

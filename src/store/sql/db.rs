@@ -368,6 +368,15 @@ async fn find_outbox_indexes(
     layout: &OutboxLayout,
 ) -> SqlResult<OutboxIndexes> {
     let indexes = indexes_of(session, layout.table.as_str()).await?;
+    if indexes.is_empty() {
+        // Perhaps there is no table: then that is what has to be said.
+        let look = format!(
+            "SELECT {} FROM {} LIMIT 1",
+            layout.id.quoted(),
+            layout.table.quoted()
+        );
+        session.fetch(&look, &[]).await?;
+    }
     Ok(OutboxIndexes {
         due: index_on(&indexes, &[&layout.status, &layout.due_at]),
         lease: layout

@@ -275,8 +275,8 @@ fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
             if raw.is_null() {
                 return Ok(Value::Null);
             }
-            let kind = raw.type_info().name().to_owned();
-            match kind.as_str() {
+            let info = raw.type_info();
+            match info.name() {
                 "NULL" => Ok(Value::Null),
                 "BIGINT UNSIGNED" => Ok(Value::Int(
                     i64::try_from(row.try_get_unchecked::<u64, _>(index)?).unwrap_or(i64::MAX),
@@ -284,7 +284,7 @@ fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
                 kind if kind.contains("INT") || kind == "BOOLEAN" => {
                     Ok(Value::Int(row.try_get_unchecked(index)?))
                 }
-                "DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE" => {
+                kind @ ("DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE") => {
                     Err(Fault::unsupported(format!(
                         "column {} is a {kind}: select it as a whole number or a text",
                         row.column(index).name()
@@ -304,8 +304,8 @@ fn sqlite_row(row: &SqliteRow) -> SqlResult<Row> {
             if raw.is_null() {
                 return Ok(Value::Null);
             }
-            let kind = raw.type_info().name().to_owned();
-            match kind.as_str() {
+            let info = raw.type_info();
+            match info.name() {
                 "INTEGER" => Ok(Value::Int(row.try_get_unchecked(index)?)),
                 "REAL" => Err(Fault::unsupported(format!(
                     "column {} is a float: select it as a whole number or a text",

@@ -4,6 +4,7 @@
 mod archive;
 mod compact;
 mod dead_letters;
+mod faults;
 mod fixture;
 mod inbox;
 mod journal;
@@ -80,6 +81,11 @@ cases! {
     outbox::q_01_a_claim_does_not_block_inserts,
     outbox::q_10_a_row_committed_late_is_still_claimed,
     outbox::big_batches_are_completed_whole,
+    faults::q_02_a_deadlock_is_repeated_and_nothing_else_is,
+    faults::q_02_a_mark_that_meets_locks_is_repeated_and_nothing_is_sent_twice,
+    faults::q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself,
+    faults::q_21_a_clean_up_in_batches_does_not_lock_the_relay_out,
+    faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
@@ -120,6 +126,7 @@ cases! {
     compact::the_small_layout_says_what_it_cannot,
     compact::the_small_inbox_knows_its_duplicates,
     sessions::q_06_sessions_are_utc_whatever_the_server_says,
+    sessions::q_08_no_named_time_zone_is_needed,
     sessions::p_07_sessions_are_strict,
     sessions::a_read_only_store_never_writes,
     sessions::migrations_are_idempotent_and_renamed_tables_work,

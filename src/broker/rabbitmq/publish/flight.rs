@@ -21,6 +21,9 @@ use super::returns::Returns;
 /// After a message is on the wire, before its confirm is read.
 const AFTER_PUBLISH: &str = "dispatcher.after_publish";
 
+/// That no message is sent which no queue would take without a word.
+const MANDATORY: &str = "guard.mandatory";
+
 /// Bytes in flight at most: lapin keeps a copy of each until it is on the wire.
 const IN_FLIGHT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -238,7 +241,7 @@ async fn send(
         return Ok(Confirmation::NotRequested);
     };
     let options = BasicPublishOptions {
-        mandatory: true,
+        mandatory: !crash_points.is_off(MANDATORY),
         ..BasicPublishOptions::default()
     };
     let confirm = channel

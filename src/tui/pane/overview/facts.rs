@@ -254,15 +254,15 @@ fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
         ));
     }
     if let Some(n) = flow.operations_unknown.filter(|n| n.floor() > 0) {
-        let word = if n == Count::Exact(1) {
-            "operation has"
+        let (word, sent) = if n == Count::Exact(1) {
+            ("operation has", "it")
         } else {
-            "operations have"
+            ("operations have", "they")
         };
         out.push(fact(
             "operations",
             Role::Warn,
-            format!("{n} {word} an unknown outcome: it may have been sent"),
+            format!("{n} {word} an unknown outcome: {sent} may have been sent"),
             PaneId::Operations,
         ));
     }
