@@ -5,7 +5,7 @@ mod archive;
 mod compact;
 mod dead_letters;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod inbox;
 mod journal;
 mod outbox;
