@@ -95,20 +95,17 @@ impl WaitingSummary {
         let age = |seconds: Option<f64>| {
             seconds.map_or_else(|| "?".to_owned(), |s| human::age(s.max(0.0)))
         };
-        let mut told = format!(
-            "{} {verb} for an earlier version, the oldest {}, last tried {} ago",
+        let end = match self.next_deadline_s {
+            Some(left) if left > 0.0 => format!(", the next dead letter in {}", human::age(left)),
+            Some(_) => ", overdue".to_owned(),
+            None => String::new(),
+        };
+        Some(format!(
+            "{} {verb} for an earlier version, the oldest {}, last tried {} ago{end}",
             self.count,
             age(self.oldest_s),
             age(self.untried_s)
-        );
-        if let Some(left) = self.next_deadline_s {
-            told.push_str(&if left > 0.0 {
-                format!(", the next dead letter in {}", human::age(left))
-            } else {
-                ", overdue".to_owned()
-            });
-        }
-        Some(told)
+        ))
     }
 }
 
