@@ -14,6 +14,7 @@ use redrive::pipeline::consumer::{
     Consumer, ConsumerSettings, Handler, Outcome, Received, VersionPolicy,
 };
 use redrive::store::{BusinessTx, Value};
+use tokio::sync::Notify;
 
 use super::broker::arena::{Arena, PATIENCE, confirmed, declare, queue};
 use super::store::fixture::{Fixture, leak, native};
@@ -86,14 +87,22 @@ fn shuffled() -> Vec<Outgoing> {
 }
 
 fn consumer(fixture: &Fixture, broker: &Arc<dyn Broker>) -> Consumer {
+    with_handler(fixture, broker, Arc::new(Ledger::default()))
+}
+
+fn with_handler(
+    fixture: &Fixture,
+    broker: &Arc<dyn Broker>,
+    handler: Arc<dyn Handler>,
+) -> Consumer {
     let service = native("sqlite::memory:");
     let settings = ConsumerSettings {
         prefetch: 20,
         lanes: 4,
         retry_delays: vec![Duration::from_millis(100); 3],
+        time_limit: PATIENCE,
         ..ConsumerSettings::of(&service)
     };
-    let handler: Arc<dyn Handler> = Arc::new(Ledger::default());
     let ports = (fixture.another(), Arc::clone(broker));
     Consumer::with_settings(&service, ports, &Clock::System, (handler, settings))
         .expect("it has an inbox")
@@ -182,4 +191,63 @@ async fn on_mysql_each_effect_happens_once_and_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_sqlite_each_effect_happens_once_and_in_order() {
     each_effect_once_and_in_order(Fixture::sqlite().await, "consume on sqlite").await;
+}
+
+/// Waits for a sign before the first event of `a-0` is done.
+#[derive(Default)]
+struct Slow {
+    sign: Notify,
+}
+
+#[async_trait]
+impl Handler for Slow {
+    async fn handle(&self, event: &Received, _tx: &mut dyn BusinessTx) -> Outcome {
+        if event.aggregate_id == Some("a-0".into()) {
+            self.sign.notified().await;
+        }
+        Outcome::Done
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_mariadb_a_slow_event_holds_up_its_own_lane_and_nothing_else() {
+    let fixture = Fixture::mariadb().await;
+    Arena::rabbitmq("a slow lane")
+        .await
+        .run(|broker| async move {
+            declare(
+                &broker,
+                &[],
+                vec![queue(QUEUE), queue("inventory.orders.dlq")],
+            )
+            .await;
+            let events = (0..16).map(|aggregate| event(aggregate, 1));
+            confirmed(&broker, events.collect()).await;
+            let slow = Arc::new(Slow::default());
+            let mut consumer = with_handler(&fixture, &broker, slow.clone());
+            let mut done = 0;
+            let passes = async {
+                // Four lanes: what is behind the slow event waits, the other lanes are read empty.
+                while done < 8 {
+                    done += consumer.run_once().await.get("done");
+                }
+                assert!(done < 16, "the slow one is not done");
+                slow.sign.notify_one();
+                while done < 16 {
+                    done += consumer.run_once().await.get("done");
+                }
+            };
+            tokio::time::timeout(PATIENCE, passes)
+                .await
+                .expect("the others go on");
+            consumer.drain().await;
+            let left = broker.depth(QUEUE).await.expect("answers");
+            assert_eq!(
+                left.expect("the queue").ready,
+                0,
+                "everything is acknowledged"
+            );
+            fixture.drop_database().await;
+        })
+        .await;
 }
