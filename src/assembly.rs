@@ -119,7 +119,7 @@ impl Services {
         }
     }
 
-    /// The named workers (`dispatcher`, `collector`, `consumer`) for every service that has their
+    /// The named workers (`pipeline::WORKERS`) for every service that has their
     /// part. Consumers only in a sandbox: elsewhere the effect is the service's own code.
     ///
     /// # Errors
