@@ -95,6 +95,7 @@ pub fn demo_context(directory: &Path) -> Context {
             archive: false,
             ..RetentionSettings::default()
         },
+        on_death: None,
     }
 }
 

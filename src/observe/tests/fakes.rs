@@ -558,6 +558,7 @@ impl World {
         broker.queue_depth("inventory.orders.dlq", 0, 1);
         let stores: Vec<Arc<dyn Store>> = vec![orders.clone(), inventory.clone()];
         let ports = Ports {
+            alerts: None,
             context: Arc::new(context()),
             stores,
             broker: Some(broker.clone()),
@@ -625,5 +626,6 @@ fn context() -> Context {
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }

@@ -5,7 +5,7 @@ mod archive;
 mod compact;
 mod dead_letters;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod inbox;
 mod journal;
 mod outbox;
@@ -89,6 +89,7 @@ cases! {
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
+    inbox::q_20_a_text_no_column_takes_is_the_events_own_fault,
     waiting::a_sequence_moves_on_under_its_lock,
     waiting::two_that_begin_a_sequence_do_not_both_win,
     waiting::an_event_waits_whole_and_once,
