@@ -54,7 +54,7 @@ pub(super) async fn run(session: &Session, args: &SagasArgs) -> Outcome {
                 Cell::text(saga.saga_id.as_str()),
                 Cell::text(&saga.saga_type),
                 Cell::text(&saga.business_key),
-                Cell::text(&saga.state),
+                Cell::text(saga.state.word()),
                 Cell::text(track(saga)),
                 Cell::ago(Some(saga.updated_at), answer.as_of),
                 Cell::seconds(saga.deadline_at.map(|at| at.seconds_since(answer.as_of))),

@@ -9,6 +9,7 @@ pub mod death;
 pub mod dispatcher;
 pub mod headers;
 pub mod message;
+pub mod saga_coordinator;
 mod subscription;
 pub mod supervisor;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use absent::Absent;
 use consumer::{Consumer, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
+use saga_coordinator::{Coordinator, CoordinatorSettings, Definitions};
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -100,6 +102,24 @@ pub trait Worker: Send {
 /// Handlers by consumer name. A program without business code has none.
 pub type Handlers = HashMap<ConsumerName, Arc<dyn Handler>>;
 
+/// What a program brings to its workers: its own code. `redrive` itself has some only in a sandbox.
+#[derive(Clone, Default)]
+pub struct Program {
+    /// Handlers by consumer name.
+    pub handlers: Handlers,
+    /// Kinds of saga.
+    pub sagas: Definitions,
+}
+
+impl From<Handlers> for Program {
+    fn from(handlers: Handlers) -> Self {
+        Self {
+            handlers,
+            sagas: Definitions::new(),
+        }
+    }
+}
+
 /// A worker, or none where a service has no such part.
 type Made = Result<Option<Box<dyn Worker>>, String>;
 
@@ -118,7 +138,7 @@ struct Part<'a> {
     service: &'a Service,
     store: &'a Arc<dyn Store>,
     broker: &'a Arc<dyn Broker>,
-    handlers: &'a Handlers,
+    program: &'a Program,
     /// Asked for by name, not only because it fits.
     is_named: bool,
 }
@@ -130,7 +150,7 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 3] = [
+pub const WORKERS: [WorkerKind; 4] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
@@ -146,6 +166,11 @@ pub const WORKERS: [WorkerKind; 3] = [
         about: "collects dead-letter queues into the dead-letter table",
         make: make_collector,
     },
+    WorkerKind {
+        name: saga_coordinator::NAME,
+        about: "moves sagas on by their timers: time-outs, questions, commands, compensation",
+        make: make_saga_coordinator,
+    },
 ];
 
 /// The named workers (all when `names` is empty) for every service that has their part.
@@ -156,7 +181,7 @@ pub const WORKERS: [WorkerKind; 3] = [
 pub fn build(
     ports: &Ports,
     names: &[String],
-    handlers: &Handlers,
+    program: &Program,
 ) -> Result<Vec<Box<dyn Worker>>, String> {
     if let Some(unknown) = names
         .iter()
@@ -185,7 +210,7 @@ pub fn build(
                 service,
                 store,
                 broker,
-                handlers,
+                program,
                 is_named: !names.is_empty(),
             };
             workers.extend((kind.make)(&part)?);
@@ -225,13 +250,26 @@ fn make_collector(part: &Part<'_>) -> Made {
     }))
 }
 
+fn make_saga_coordinator(part: &Part<'_>) -> Made {
+    if part.service.sagas.is_none() || part.program.sagas.is_empty() {
+        return Ok(None);
+    }
+    Coordinator::new(
+        &part.service.name,
+        Arc::clone(part.store),
+        part.program.sagas.clone(),
+        CoordinatorSettings::default(),
+    )
+    .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
 fn make_consumer(part: &Part<'_>) -> Made {
     let Some(inbox) = &part.service.inbox else {
         return Ok(None);
     };
     let (name, service) = (&part.service.name, part.service);
-    Ok(match part.handlers.get(&inbox.consumer) {
+    Ok(match part.program.handlers.get(&inbox.consumer) {
         Some(handler) => {
             let handler = Arc::clone(handler);
             Consumer::new(service, part.connected(), &part.ports.clock, handler)

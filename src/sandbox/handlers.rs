@@ -9,8 +9,8 @@ use super::event::{GIFT, Order, UNKNOWN};
 use super::fault::{Fault, fault_of};
 use super::saga::{self, Step};
 use super::topology::SERVICES;
-use crate::pipeline::Handlers;
 use crate::pipeline::consumer::{Handler, Outcome, Received};
+use crate::pipeline::{Handlers, Program};
 use crate::ports::Ports;
 use crate::store::{BusinessTx, Value};
 
@@ -19,7 +19,11 @@ pub const VERSION: &str = "4.2.1";
 
 /// A handler for each of the sandbox's consumers; none unless the context is this very pipeline. A
 /// team's own sandbox may well have an `inventory` too, and its messages are not ours to consume.
-pub fn handlers(ports: &Ports, seed: u64) -> Handlers {
+pub fn program(ports: &Ports, seed: u64) -> Program {
+    handlers(ports, seed).into()
+}
+
+fn handlers(ports: &Ports, seed: u64) -> Handlers {
     let is_ours = SERVICES.iter().all(|(name, queue, _)| {
         let service = ports.context.service(name);
         service

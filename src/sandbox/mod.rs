@@ -17,7 +17,7 @@ use crate::config::Environment;
 use crate::pipeline::{Worker, dispatcher};
 use crate::ports::Ports;
 
-pub use handlers::handlers;
+pub use handlers::program;
 pub use topology::{demo_context, topology};
 
 /// Makes tables, queues and a past, each unless it is there.
@@ -53,7 +53,7 @@ pub async fn prepare(ports: &Ports) -> Result<(), String> {
 /// A sentence: the context is no sandbox, or a worker that cannot be built.
 pub fn workers(ports: &Ports, seed: u64) -> Result<Vec<Box<dyn Worker>>, String> {
     refuse_unless_sandbox(ports)?;
-    let mut workers = crate::pipeline::build(ports, &[], &handlers(ports, seed))?;
+    let mut workers = crate::pipeline::build(ports, &[], &program(ports, seed))?;
     if let Some(standby) = standby::Standby::new(ports)? {
         workers.retain(|worker| {
             (worker.name(), worker.service()) != (dispatcher::NAME, standby::SERVICE)

@@ -17,7 +17,7 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
 };
 use crate::model::inbox::{InboxInsert, InboxRow};
 use crate::model::operation::{ItemState, Operation, OperationItem, Verb};
@@ -25,7 +25,8 @@ use crate::model::outbox::{
     Leases, NewEvent, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence,
 };
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::Saga;
+use crate::model::saga::manual::Manual;
+use crate::model::saga::{NewSaga, Saga, SagaClaim, SagaRef, Work};
 
 /// Why a database did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -338,6 +339,34 @@ pub struct Repair {
     pub audit: AuditRecord,
 }
 
+/// Which due sagas to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SagaClaimRequest {
+    /// Of this type only: a program moves the sagas it knows.
+    pub saga_type: String,
+    /// At most so many.
+    pub rows_max: u32,
+    /// How long the claim holds.
+    pub lease: Duration,
+    /// Who takes them, for people.
+    pub by: String,
+}
+
+/// What an operator does to a saga, as the plan froze it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SagaAction {
+    /// The saga.
+    pub saga_id: SagaId,
+    /// Its version at the plan.
+    pub version: i64,
+    /// The step meant; `None`: the one that holds it up.
+    pub step: Option<i64>,
+    /// What is done.
+    pub manual: Manual,
+    /// One line that says it, kept as the operation's evidence.
+    pub told: String,
+}
+
 /// A value bound to a handler's statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -365,6 +394,22 @@ pub trait BusinessTx: Send {
 
     /// Appends an event to this database's outbox.
     async fn append(&mut self, event: &NewEvent) -> StoreResult<()>;
+
+    /// Writes a new saga with its steps; `false` when its business key has one already.
+    async fn saga_start(&mut self, saga: &NewSaga) -> StoreResult<bool>;
+
+    /// Locks a saga and reads it, with its business input and the database's clock. The first lock of
+    /// whoever moves it: before business rows, so that two movers wait and never deadlock.
+    async fn saga(&mut self, of: &SagaRef) -> StoreResult<Option<Work>>;
+
+    /// Writes a locked saga after a move, guarded by the version before it and, for a coordinator, by
+    /// the token of its claim. Ends the claim.
+    async fn saga_move(
+        &mut self,
+        before: &Saga,
+        after: &Saga,
+        token: Option<&ClaimToken>,
+    ) -> StoreResult<Guarded>;
 
     /// Runs a statement; returns the rows matched.
     async fn execute(&mut self, statement: &'static str, values: &[Value]) -> StoreResult<u64>;
@@ -432,6 +477,10 @@ pub trait Store: Send + Sync {
     ) -> StoreResult<Vec<DeadLetter>>;
     /// Sagas: those needing attention, then stalest first.
     async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>>;
+    /// One saga with its steps.
+    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>>;
+    /// Sagas whose id starts with `prefix` (at least 4 characters), at most 20.
+    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>>;
     /// Operations, newest first, without their items.
     async fn operations_page(
         &self,
@@ -471,6 +520,20 @@ pub trait Store: Send + Sync {
     /// Records a death in one transaction.
     async fn record_death(&self, death: &NewDeath) -> StoreResult<DeathRecorded>;
 
+    // ---- the saga coordinator ------------------------------------------------------------------
+
+    /// Claims due sagas of one type, longest due first. A claim whose holder died is due again when
+    /// its lease ends.
+    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim>;
+    /// Puts a claimed saga that could not be moved off, counted, so that it holds up no other (S-04).
+    async fn postpone_saga(
+        &self,
+        token: &ClaimToken,
+        id: &SagaId,
+        error: &str,
+        pause: Duration,
+    ) -> StoreResult<Guarded>;
+
     // ---- operator actions ----------------------------------------------------------------------
 
     /// Commits the intent: operation, one reserved item a letter (`open` → `replaying`), audit entry.
@@ -508,6 +571,13 @@ pub trait Store: Send + Sync {
         token: &ClaimToken,
         audit: &AuditRecord,
     ) -> StoreResult<u64>;
+    /// What a person does to a saga, with operation and audit entry, in one transaction.
+    async fn act_on_saga(
+        &self,
+        operation: &NewOperation,
+        action: &SagaAction,
+        audit: &AuditRecord,
+    ) -> StoreResult<Begun>;
     /// Appends an audit entry on its own (a refused try, an unlock).
     async fn audit_append(&self, record: &AuditRecord) -> StoreResult<AuditEntry>;
     /// Sets owner or note of a dead letter, with an audit entry.

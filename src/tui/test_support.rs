@@ -32,7 +32,7 @@ use crate::model::message::{FieldTable, FieldValue, Message, Payload, Properties
 use crate::model::operation::{ItemState, Operation, OperationItem, OperationState, Verb};
 use crate::model::outbox::{LeaseGroup, Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
-use crate::model::saga::{Saga, SagaStep, StepState};
+use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
 use crate::observe::snapshot::{
     AuditSnapshot, BrokerOverview, ConsumerFlow, DeadLetterFacts, DeadLetterSnapshot,
     DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot, NodeFacts,
@@ -570,23 +570,34 @@ pub fn sagas(n: i64) -> Fresh {
         forward_key: None,
         compensation_key: None,
         event_id: None,
+        queries: 0,
+        conflict: None,
+        updated_at: ago(120),
     };
     let saga = |i: i64| Saga {
         saga_id: SagaId::new(format!("0197c3f2-5a6a-7c4e-9b1a-{i:012x}")),
         saga_type: "order".into(),
         business_key: format!("ord-{i}"),
         state: match i {
-            2 => "compensation_failed",
-            3 => "completed",
-            _ => "running",
-        }
-        .into(),
+            2 => SagaState::CompensationFailed,
+            3 => SagaState::Completed,
+            _ => SagaState::Running,
+        },
         version: 4,
         deadline_at: Some(if i == 1 {
             ago(30)
         } else {
             now().plus(Duration::from_mins(5))
         }),
+        expires_at: None,
+        due_at: None,
+        failures: 0,
+        last_error: None,
+        leased_by: None,
+        lease_until: None,
+        attention: None,
+        owner: None,
+        evidence: None,
         updated_at: ago(u64::try_from(i * 40).expect("positive")),
         created_at: ago(900),
         steps: match i {

@@ -161,7 +161,7 @@ impl Fields for Saga {
 
     fn field(&self, name: &str) -> Option<FieldText<'_>> {
         match name {
-            "state" => text(&self.state),
+            "state" => text(self.state.word()),
             "type" => text(&self.saga_type),
             "key" => text(&self.business_key),
             "id" => any(std::iter::once(self.saga_id.as_str()).chain(

@@ -42,6 +42,7 @@ const DEAD_LETTERS: File = file!("0003_dead_letters.sql", "dead_letters");
 const SAGAS: File = file!("0004_sagas.sql", "sagas");
 const JOURNAL: File = file!("0005_journal.sql", "operations");
 const SCANS: File = file!("0006_scans.sql", "scans");
+const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
 
@@ -69,6 +70,7 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
     }
     if let Some((table, _)) = &db.sagas {
         files.push((&SAGAS, Some(table.clone())));
+        files.push((&SAGA_COORDINATOR, Some(table.clone())));
     }
     if db.journal.is_some() {
         files.push((&JOURNAL, None));
@@ -103,7 +105,12 @@ pub async fn migrate(db: &Db, apply: bool) -> SqlResult<Vec<MigrationStep>> {
         // MySQL commits after each DDL: every statement is idempotent instead, and a file that stopped
         // half way is run again from its start.
         for statement in statements(&step.sql) {
-            session.control(statement).await?;
+            match session.control(statement).await {
+                Ok(()) => {}
+                // Adding a column knows no IF NOT EXISTS on MySQL and SQLite.
+                Err(fault) if fault.is_there_already() => {}
+                Err(fault) => return Err(fault),
+            }
         }
         match session.execute(&remember, &[text(&step.name)]).await {
             Ok(_) => {}
@@ -206,6 +213,7 @@ fn names() -> Vec<&'static str> {
         SAGAS,
         JOURNAL,
         SCANS,
+        SAGA_COORDINATOR,
         COMPACT_OUTBOX,
         COMPACT_INBOX,
     ]

@@ -21,6 +21,7 @@ mod migrate;
 mod operation;
 mod outbox;
 mod saga;
+mod saga_move;
 mod session;
 mod statement;
 mod verbs;
@@ -42,18 +43,18 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
 };
 use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::Saga;
+use crate::model::saga::{Saga, SagaClaim};
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Store, StoreError, StoreFacts,
-    StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, Repair, Reservation, SagaAction, SagaClaimRequest,
+    Store, StoreError, StoreFacts, StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
@@ -263,6 +264,14 @@ impl Store for SqlStore {
         call!(self, "sagas", saga::list, [], [limit])
     }
 
+    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>> {
+        call!(self, "saga", saga::one, [id], [])
+    }
+
+    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>> {
+        call!(self, "sagas by prefix", saga::by_prefix, [prefix], [])
+    }
+
     async fn operations_page(
         &self,
         after: Option<&Cursor>,
@@ -338,6 +347,26 @@ impl Store for SqlStore {
         call!(self, "record death", death::record, [death], [])
     }
 
+    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim> {
+        call!(self, "claim sagas", saga_move::claim, [request], [])
+    }
+
+    async fn postpone_saga(
+        &self,
+        token: &ClaimToken,
+        id: &SagaId,
+        error: &str,
+        pause: Duration,
+    ) -> StoreResult<Guarded> {
+        call!(
+            self,
+            "postpone saga",
+            saga_move::postpone,
+            [token, id, error],
+            [pause]
+        )
+    }
+
     async fn begin_replay(
         &self,
         operation: &NewOperation,
@@ -404,6 +433,21 @@ impl Store for SqlStore {
             "release lease",
             verbs::release_lease,
             [operation, token, audit],
+            []
+        )
+    }
+
+    async fn act_on_saga(
+        &self,
+        operation: &NewOperation,
+        action: &SagaAction,
+        audit: &AuditRecord,
+    ) -> StoreResult<Begun> {
+        call!(
+            self,
+            "act on saga",
+            saga_move::act_on,
+            [operation, action, audit],
             []
         )
     }

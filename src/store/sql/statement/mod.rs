@@ -11,10 +11,12 @@ mod journal;
 mod letters;
 mod outbox;
 mod parts;
+mod saga;
 
 pub use journal::JournalStatements;
-pub use letters::{InboxStatements, LetterStatements, SagaStatements};
+pub use letters::{InboxStatements, LetterStatements};
 pub use outbox::OutboxStatements;
+pub use saga::SagaStatements;
 
 use std::collections::BTreeMap;
 

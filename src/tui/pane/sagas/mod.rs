@@ -6,7 +6,7 @@ use super::{Ask, PaneId, PaneSpec};
 use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::model::filter::FilterKind;
-use crate::model::saga::{Saga, SagaStep, StepState};
+use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
 use crate::tui::keymap::{Action, Scope};
 use crate::tui::theme::Role;
 use crate::tui::widget::paint::{Line, Span};
@@ -186,7 +186,7 @@ impl Listing for Sagas {
             Role::Bad
         } else if row.is_finished() {
             Role::Dim
-        } else if row.state == "compensating" {
+        } else if row.state == SagaState::Compensating {
             Role::Warn
         } else {
             Role::Text
@@ -195,7 +195,7 @@ impl Listing for Sagas {
             Span::new(short_id(row.saga_id.as_str()), Role::Text),
             Span::new(row.saga_type.clone(), Role::Dim),
             Span::new(row.business_key.clone(), Role::Strong),
-            Span::new(row.state.clone(), state_role),
+            Span::new(row.state.word(), state_role),
             Span::new(track(row), state_role),
             Span::new(
                 current(row)
@@ -219,7 +219,7 @@ impl Listing for Sagas {
             )
             .add_as(
                 "state",
-                format!("{}  v{}", row.state, row.version),
+                format!("{}  v{}", row.state.word(), row.version),
                 if row.needs_attention() {
                     Role::Bad
                 } else {
