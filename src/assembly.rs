@@ -68,6 +68,7 @@ impl Services {
         broker: Option<Arc<dyn Broker>>,
         options: Options,
     ) -> Result<Self, ConfigError> {
+        context.environment.crash_points().arm_from_environment();
         let read_only = options.read_only || context.read_only;
         let stores = context
             .services

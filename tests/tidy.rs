@@ -116,7 +116,6 @@ const REGISTRIES: &[Registry] = &[
             "line",
             "test_support",
             "command_line",
-            "crash",
             "look",
             "requeue",
             "route",

@@ -1,8 +1,9 @@
 //! What every other module may use and nothing here knows about pipelines: clock, backoff, named
-//! deadlines, tracked tasks, secrets, digests, and text made safe for a terminal.
+//! deadlines, tracked tasks, crash points, secrets, digests, and text made safe for a terminal.
 
 pub mod backoff;
 pub mod clock;
+pub mod crash;
 pub mod deadline;
 pub mod digest;
 pub mod human;

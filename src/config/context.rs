@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::section::Section;
 use super::{
-    ConfigError, Context, DispatcherSettings, Environment, OwnerRule, Thresholds, service, url,
+    ConfigError, Context, DispatcherSettings, Environment, OwnerRule, Thresholds, consuming,
+    service, url,
 };
 use crate::base::backoff::Backoff;
 use crate::config::duration;
@@ -36,6 +37,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "owners",
         "thresholds",
         "dispatcher",
+        "consumer",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -52,13 +54,14 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     }
     let thresholds = thresholds(section)?;
     let dispatcher = dispatcher(section, &thresholds)?;
+    let consumer = consuming::read(section, thresholds.statement_timeout)?;
     let context = Context {
         name: name.to_owned(),
         environment,
         read_only: section.boolean("read_only")?.unwrap_or(false),
         amqp,
         management,
-        services: service::read_all(section)?,
+        services: service::read_all(section, &consumer)?,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
         inbox_retention: section.duration("inbox_retention")?,
@@ -68,6 +71,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         owners: owners(section)?,
         thresholds,
         dispatcher,
+        consumer,
     };
     Ok(context)
 }
@@ -139,7 +143,7 @@ fn owners(section: &Section<'_>) -> Result<Vec<OwnerRule>, ConfigError> {
         .collect()
 }
 
-fn positive(
+pub(super) fn positive(
     section: &Section<'_>,
     key: &'static str,
     default: Duration,

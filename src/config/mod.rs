@@ -1,6 +1,7 @@
 //! One validated [`Config`] from a TOML file, the environment and flags (product.md section 8).
 //! The types live here; reading, `${VAR}`, secret commands and validation in `load`.
 
+pub mod consuming;
 mod context;
 pub mod duration;
 pub mod init;
@@ -20,9 +21,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
+use crate::base::crash::CrashPoints;
 use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
+
+pub use consuming::ConsumerLimits;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +59,11 @@ impl Environment {
             Self::Staging => "staging",
             Self::Production => "production",
         }
+    }
+
+    /// Crash points, which act in a sandbox only.
+    pub const fn crash_points(self) -> CrashPoints {
+        CrashPoints::new(matches!(self, Self::Sandbox))
     }
 }
 
@@ -93,6 +102,8 @@ pub struct Context {
     pub thresholds: Thresholds,
     /// The dispatcher's limits.
     pub dispatcher: DispatcherSettings,
+    /// The consumer runtime's limits.
+    pub consumer: ConsumerLimits,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

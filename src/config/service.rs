@@ -4,13 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::section::Section;
-use super::{ConfigError, DeadLetterPart, InboxPart, OutboxPart, SagaPart, Service, url};
+use super::{
+    ConfigError, ConsumerLimits, DeadLetterPart, InboxPart, OutboxPart, SagaPart, Service,
+    consuming, url,
+};
 use crate::model::ids::ConsumerName;
 
 /// Layouts of outboxes and inboxes.
 pub const LAYOUTS: [&str; 2] = ["native", "compact"];
 
-pub(super) fn read_all(context: &Section<'_>) -> Result<Vec<Service>, ConfigError> {
+pub(super) fn read_all(
+    context: &Section<'_>,
+    limits: &ConsumerLimits,
+) -> Result<Vec<Service>, ConfigError> {
     let mut taken = Taken::default();
     let sections = context.sections("services")?;
     let services = sections
@@ -19,6 +25,12 @@ pub(super) fn read_all(context: &Section<'_>) -> Result<Vec<Service>, ConfigErro
         .collect::<Result<Vec<_>, _>>()?;
     for (section, service) in sections.iter().zip(&services) {
         no_work_queue_is_collected(section, service, &services)?;
+        let collected = service
+            .dead_letters
+            .as_ref()
+            .map(|part| part.queues.as_slice())
+            .unwrap_or_default();
+        consuming::check_names(section, service.inbox.as_ref(), collected, limits)?;
     }
     if services.is_empty() {
         return Err(context.error(

@@ -92,6 +92,7 @@ impl List<'_> {
     fn limits(&mut self, context: &Context, path: &str) {
         let limits = &context.thresholds;
         let d = &context.dispatcher;
+        let c = &context.consumer;
         let values = [
             ("thresholds.refresh", duration::show(limits.refresh)),
             ("thresholds.stale_after", duration::show(limits.stale_after)),
@@ -117,6 +118,21 @@ impl List<'_> {
             ("dispatcher.backoff_base", duration::show(d.backoff.base)),
             ("dispatcher.backoff_cap", duration::show(d.backoff.cap)),
             ("dispatcher.idle", duration::show(d.idle)),
+            ("consumer.prefetch", c.prefetch.to_string()),
+            ("consumer.lanes", c.lanes.to_string()),
+            (
+                "consumer.retry_delays",
+                words(
+                    c.retry_delays
+                        .iter()
+                        .map(|delay| duration::show(*delay))
+                        .collect::<Vec<_>>()
+                        .iter()
+                        .map(String::as_str),
+                ),
+            ),
+            ("consumer.time_limit", duration::show(c.time_limit)),
+            ("consumer.drain_limit", duration::show(c.drain_limit)),
         ];
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));

@@ -216,13 +216,25 @@ pub struct NewDeath {
     /// The operation whose replay ended here, by our own header.
     pub operation_id: Option<OperationId>,
     /// Identity of this very death: digest of the broker's death record and our replay mark. Two
-    /// deaths of an event differ in it, a redelivery of one death does not (R-13, B-14).
+    /// deaths of an event differ in it, a redelivery of one death does not (R-13, B-14). Of a message
+    /// without an id it ends in the subscription that stored it: see [`fingerprint_without_id`].
     pub fingerprint: String,
     /// The broker had delivered this message before. Only then may an equal fingerprint mean "the
     /// same delivery again"; without it an equal fingerprint is another death (B-14).
     pub redelivered: bool,
     /// The message as it is.
     pub message: Message,
+}
+
+/// Between the digest of a death and the subscription that stored it.
+pub const SUBSCRIPTION_MARK: char = ':';
+
+/// The fingerprint of a message without an id while it is not acknowledged. Nothing but its bytes and
+/// its death tells such a message from its twin, so the row also says which subscription holds it; the
+/// mark goes once the message is acknowledged. Redelivered to another subscription, a message is
+/// the one of a row that still has its mark, or else a twin nobody has stored (B-14).
+pub fn fingerprint_without_id(digest: &str, subscription: &str) -> String {
+    format!("{digest}{SUBSCRIPTION_MARK}{subscription}")
 }
 
 /// What recording a death did.

@@ -12,3 +12,4 @@ pub mod operation;
 pub mod outbox;
 pub mod page;
 pub mod saga;
+pub mod waiting;

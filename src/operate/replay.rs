@@ -8,7 +8,6 @@ use futures::future::join;
 
 use super::Desk;
 use super::command_line::CommandLine;
-use super::crash;
 use super::guard::refused;
 use super::headers::{self, Marks};
 use super::journal::{Draft, about_letter, applied, started};
@@ -31,6 +30,10 @@ use std::time::Duration;
 
 /// The only item of a single replay.
 const ITEM: i64 = 1;
+/// Crash point between the publishing step and the publish: certainly not sent, but nobody can know.
+const BEFORE_PUBLISH: &str = "replay.before_publish";
+/// Crash point between the confirm and its record: sent, and nobody wrote it down.
+const AFTER_CONFIRM: &str = "replay.after_confirm";
 /// Tries to record an outcome while the database does not answer.
 const RECORD_TRIES: u32 = 5;
 /// Wait between them.
@@ -280,7 +283,7 @@ impl Sending<'_> {
         publisher: &dyn Publisher,
         message: &Message,
     ) -> Result<ItemResult, OperateError> {
-        let environment = self.desk.ports.context.environment;
+        let crash_points = self.desk.ports.context.environment.crash_points();
         let publishing = self.step(
             &[ItemState::Reserved],
             ItemState::Publishing,
@@ -293,7 +296,7 @@ impl Sending<'_> {
                 "its reservation was taken back before anything was sent; plan again",
             ));
         }
-        crash::point(environment, crash::BEFORE_PUBLISH);
+        crash_points.reach(BEFORE_PUBLISH);
         let outgoing = self.outgoing(message);
         let deadline = self.desk.ports.context.thresholds.publish_deadline;
         let outcome = publisher
@@ -302,7 +305,7 @@ impl Sending<'_> {
             .into_iter()
             .next()
             .unwrap_or_else(|| PublishOutcome::Unknown("the broker gave no outcome".to_owned()));
-        crash::point(environment, crash::AFTER_CONFIRM);
+        crash_points.reach(AFTER_CONFIRM);
         let (state, evidence) = judged(&outcome, self.plan);
         let audit = self
             .desk

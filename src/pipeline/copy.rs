@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use super::headers;
 use crate::broker::{Broker, Outgoing, PublishOutcome, Publisher};
 use crate::model::message::{FieldValue, Message};
@@ -11,10 +13,21 @@ use crate::model::message::{FieldValue, Message};
 /// How long a copy may take to be confirmed.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Why it is not certain that a queue has a copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CopyFault {
+    /// There is no such queue.
+    #[error("{queue}: unroutable: {why}")]
+    Unroutable { queue: String, why: String },
+    /// Anything else; it may or may not be stored.
+    #[error("{0}")]
+    Uncertain(String),
+}
+
 /// Sends copies over a channel of its own, opened when first needed.
 pub(super) struct Copier {
     broker: Arc<dyn Broker>,
-    publisher: Option<Box<dyn Publisher>>,
+    publisher: OnceCell<Box<dyn Publisher>>,
 }
 
 impl Copier {
@@ -22,7 +35,7 @@ impl Copier {
     pub(super) fn new(broker: Arc<dyn Broker>) -> Self {
         Self {
             broker,
-            publisher: None,
+            publisher: OnceCell::new(),
         }
     }
 
@@ -30,12 +43,15 @@ impl Copier {
     ///
     /// # Errors
     /// Why it is not certain that the queue has it: then the original must not be acknowledged.
-    pub(super) async fn send(&mut self, queue: &str, message: Message) -> Result<(), String> {
-        if self.publisher.is_none() {
-            self.publisher = Some(self.broker.publisher().await.map_err(|e| e.to_string())?);
-        }
-        let Some(publisher) = &self.publisher else {
-            return Err("no publisher".to_owned());
+    pub(super) async fn send(&self, queue: &str, message: Message) -> Result<(), CopyFault> {
+        let uncertain = |why: String| Err(CopyFault::Uncertain(format!("{queue}: {why}")));
+        let publisher = match self
+            .publisher
+            .get_or_try_init(|| self.broker.publisher())
+            .await
+        {
+            Ok(publisher) => publisher,
+            Err(error) => return uncertain(error.to_string()),
         };
         let out = Outgoing {
             exchange: String::new(),
@@ -44,13 +60,16 @@ impl Copier {
         };
         match publisher.publish(vec![out], DEADLINE).await.pop() {
             Some(PublishOutcome::Confirmed) => Ok(()),
-            Some(PublishOutcome::Returned(why)) => Err(format!("{queue}: unroutable: {why}")),
-            Some(PublishOutcome::Nacked) => Err(format!("{queue}: refused by broker (nack)")),
-            Some(PublishOutcome::Refused(why)) => Err(format!("{queue}: refused: {why}")),
+            Some(PublishOutcome::Returned(why)) => Err(CopyFault::Unroutable {
+                queue: queue.to_owned(),
+                why,
+            }),
+            Some(PublishOutcome::Nacked) => uncertain("refused by broker (nack)".to_owned()),
+            Some(PublishOutcome::Refused(why)) => uncertain(format!("refused: {why}")),
             Some(PublishOutcome::Unknown(why)) => {
-                Err(format!("{queue}: unknown whether stored: {why}"))
+                uncertain(format!("unknown whether stored: {why}"))
             }
-            None => Err(format!("{queue}: unknown whether stored: no outcome")),
+            None => uncertain("unknown whether stored: no outcome".to_owned()),
         }
     }
 }

@@ -34,12 +34,16 @@ pub const ORIGINAL_USER_ID: &str = "x-redrive-original-user-id";
 pub const ORIGINAL_EXPIRATION: &str = "x-redrive-original-expiration";
 /// A `CC` that was cleared: a dead letter goes to one queue (H-02).
 pub const ORIGINAL_CC: &str = "x-redrive-original-cc";
+/// Tries a consumer has made of a message that waits in, or comes from, a retry queue.
+pub const ATTEMPT: &str = "x-redrive-attempt";
+/// Why it was not the last try.
+pub const RETRY_REASON: &str = "x-redrive-retry-reason";
 /// Why a message was put aside.
 pub const PARKED: &str = "x-redrive-parked";
 
 /// Headers that describe one death. A replay starts without them, or the next death would be told
 /// with the last one's words.
-pub const DEATH_NOTES: [&str; 10] = [
+pub const DEATH_NOTES: [&str; 12] = [
     FAILED_QUEUE,
     REASON,
     DEATH_ID,
@@ -50,4 +54,6 @@ pub const DEATH_NOTES: [&str; 10] = [
     ERROR_SUMMARY,
     CONSUMER_VERSION,
     RETRY_COUNT,
+    ATTEMPT,
+    RETRY_REASON,
 ];

@@ -29,7 +29,7 @@ use crate::model::ids::ConsumerName;
 use crate::ports::Ports;
 use crate::store::Store;
 use absent::Absent;
-use consumer::{Consumer, Handler};
+use consumer::{Consumer, ConsumerSettings, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
 use saga_coordinator::{Coordinator, CoordinatorSettings, Definitions};
@@ -271,8 +271,11 @@ fn make_consumer(part: &Part<'_>) -> Made {
     let (name, service) = (&part.service.name, part.service);
     Ok(match part.program.handlers.get(&inbox.consumer) {
         Some(handler) => {
-            let handler = Arc::clone(handler);
-            Consumer::new(service, part.connected(), &part.ports.clock, handler)
+            let work = (
+                Arc::clone(handler),
+                ConsumerSettings::of(service).in_context(&part.ports.context),
+            );
+            Consumer::with_settings(service, part.connected(), &part.ports.clock, work)
                 .map(|worker| Box::new(worker) as Box<dyn Worker>)
         }
         None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),

@@ -134,6 +134,26 @@ impl Subscription {
         }
     }
 
+    /// The next message; waits for ever.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, as [`Consumer::next`] is.
+    pub(super) async fn arrive(&mut self) -> Result<Delivery, String> {
+        let Some(consumer) = self.consumer.as_mut() else {
+            return Err(self.describe());
+        };
+        match consumer.next().await {
+            Ok(delivery) => {
+                self.known = self.known.saturating_sub(1);
+                Ok(delivery)
+            }
+            Err(error) => {
+                self.lost(&error.to_string());
+                Err(self.describe())
+            }
+        }
+    }
+
     /// Acknowledges one, or all up to it.
     pub(super) async fn ack(&mut self, tag: u64, up_to: bool) -> Result<(), String> {
         let Some(consumer) = self.consumer.as_mut() else {

@@ -131,6 +131,13 @@ impl Bench {
         page.expect("a page").rows
     }
 
+    /// Runs a statement of the test's own.
+    pub(crate) async fn execute(&self, service: &str, statement: &'static str) {
+        let mut tx = self.store(service).begin().await.expect("begins");
+        tx.execute(statement, &[]).await.expect("runs");
+        tx.commit().await.expect("commits");
+    }
+
     /// A number a statement selects.
     pub(crate) async fn number(&self, service: &str, statement: &'static str) -> i64 {
         let mut tx = self.store(service).begin().await.expect("begins");
@@ -183,6 +190,8 @@ pub(crate) struct Meddler {
     pub(crate) before_publish: Option<Hook>,
     /// Acknowledgements that get lost with their connection from now on.
     pub(crate) acks_lost: Arc<std::sync::atomic::AtomicI64>,
+    /// The account may not declare queues.
+    pub(crate) refuses_to_declare: bool,
 }
 
 impl Meddler {
@@ -191,6 +200,7 @@ impl Meddler {
             inner: Arc::clone(inner),
             before_publish: None,
             acks_lost: Arc::default(),
+            refuses_to_declare: false,
         }
     }
 }
@@ -265,6 +275,9 @@ impl Broker for Meddler {
         self.inner.depth(queue).await
     }
     async fn declare(&self, topology: &Topology) -> BrokerResult<()> {
+        if self.refuses_to_declare {
+            return Err(BrokerError::Denied("may not declare".to_owned()));
+        }
         self.inner.declare(topology).await
     }
     fn flow(&self) -> Flow {

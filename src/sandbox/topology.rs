@@ -13,8 +13,8 @@ use crate::base::backoff::Backoff;
 use crate::base::secret::SecretUrl;
 use crate::broker::{NewQueue, Topology};
 use crate::config::{
-    Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart, OutboxPart, OwnerRule,
-    SagaPart, Service, Thresholds,
+    ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart,
+    OutboxPart, OwnerRule, SagaPart, Service, Thresholds,
 };
 use crate::model::operation::Verb;
 
@@ -84,6 +84,11 @@ pub fn demo_context(directory: &Path) -> Context {
                 cap: Duration::from_secs(20),
             },
             idle: Duration::from_millis(200),
+        },
+        consumer: ConsumerLimits {
+            // Shorter than the default: whoever looks at the demo sees a retry end.
+            retry_delays: vec![Duration::from_secs(1), Duration::from_secs(3)],
+            ..ConsumerLimits::default()
         },
     }
 }

@@ -4,6 +4,8 @@
 //! One [`Store`] stands for one service's database. Adapters live in `sql`; every dialect passes
 //! the suite in `contract`.
 
+pub mod inbox;
+mod saga;
 pub mod sql;
 
 use std::time::Duration;
@@ -17,7 +19,7 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
 };
 use crate::model::inbox::{InboxInsert, InboxRow};
 use crate::model::operation::{ItemState, Operation, OperationItem, Verb};
@@ -25,8 +27,11 @@ use crate::model::outbox::{
     Leases, NewEvent, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence,
 };
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::manual::Manual;
-use crate::model::saga::{NewSaga, Saga, SagaClaim, SagaRef, Work};
+use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
+use crate::model::waiting::{NewWaiting, Parked};
+
+pub use inbox::InboxStore;
+pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
 
 /// Why a database did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -339,34 +344,6 @@ pub struct Repair {
     pub audit: AuditRecord,
 }
 
-/// Which due sagas to take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SagaClaimRequest {
-    /// Of this type only: a program moves the sagas it knows.
-    pub saga_type: String,
-    /// At most so many.
-    pub rows_max: u32,
-    /// How long the claim holds.
-    pub lease: Duration,
-    /// Who takes them, for people.
-    pub by: String,
-}
-
-/// What an operator does to a saga, as the plan froze it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SagaAction {
-    /// The saga.
-    pub saga_id: SagaId,
-    /// Its version at the plan.
-    pub version: i64,
-    /// The step meant; `None`: the one that holds it up.
-    pub step: Option<i64>,
-    /// What is done.
-    pub manual: Manual,
-    /// One line that says it, kept as the operation's evidence.
-    pub told: String,
-}
-
 /// A value bound to a handler's statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -391,6 +368,36 @@ pub trait BusinessTx: Send {
         event_id: &EventId,
         payload_sha256: &str,
     ) -> StoreResult<InboxInsert>;
+
+    /// The last version of a sequence this consumer has applied, locked until the end of the
+    /// transaction; a sequence it has not seen begins at `base`. Two that begin one at the same time:
+    /// one of them is [`StoreError::Contended`].
+    async fn lock_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        base: i64,
+    ) -> StoreResult<i64>;
+
+    /// Moves a locked sequence on, guarded by the version that was read.
+    async fn set_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        from: i64,
+        to: i64,
+    ) -> StoreResult<Guarded>;
+
+    /// Parks an event that came before the one it builds on; no inbox row may be in the transaction.
+    /// One that waits already gets a new deadline.
+    async fn park(&mut self, waiting: &NewWaiting) -> StoreResult<Parked>;
+
+    /// Removes a waiting event in the transaction that consumes it; 0 when it did not wait.
+    async fn forget_waiting(
+        &mut self,
+        consumer: &ConsumerName,
+        event_id: &EventId,
+    ) -> StoreResult<u64>;
 
     /// Appends an event to this database's outbox.
     async fn append(&mut self, event: &NewEvent) -> StoreResult<()>;
@@ -432,7 +439,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: InboxStore + SagaStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 
@@ -475,12 +482,6 @@ pub trait Store: Send + Sync {
         &self,
         aggregate_id: &AggregateId,
     ) -> StoreResult<Vec<DeadLetter>>;
-    /// Sagas: those needing attention, then stalest first.
-    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>>;
-    /// One saga with its steps.
-    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>>;
-    /// Sagas whose id starts with `prefix` (at least 4 characters), at most 20.
-    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>>;
     /// Operations, newest first, without their items.
     async fn operations_page(
         &self,
@@ -519,20 +520,9 @@ pub trait Store: Send + Sync {
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>>;
     /// Records a death in one transaction.
     async fn record_death(&self, death: &NewDeath) -> StoreResult<DeathRecorded>;
-
-    // ---- the saga coordinator ------------------------------------------------------------------
-
-    /// Claims due sagas of one type, longest due first. A claim whose holder died is due again when
-    /// its lease ends.
-    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim>;
-    /// Puts a claimed saga that could not be moved off, counted, so that it holds up no other (S-04).
-    async fn postpone_saga(
-        &self,
-        token: &ClaimToken,
-        id: &SagaId,
-        error: &str,
-        pause: Duration,
-    ) -> StoreResult<Guarded>;
+    /// The messages without an id that have these fingerprints are acknowledged: from now on an equal
+    /// message is another one, even a redelivered one (B-14). Repeating it changes nothing.
+    async fn settle_deaths(&self, fingerprints: &[String]) -> StoreResult<u64>;
 
     // ---- operator actions ----------------------------------------------------------------------
 
@@ -571,13 +561,6 @@ pub trait Store: Send + Sync {
         token: &ClaimToken,
         audit: &AuditRecord,
     ) -> StoreResult<u64>;
-    /// What a person does to a saga, with operation and audit entry, in one transaction.
-    async fn act_on_saga(
-        &self,
-        operation: &NewOperation,
-        action: &SagaAction,
-        audit: &AuditRecord,
-    ) -> StoreResult<Begun>;
     /// Appends an audit entry on its own (a refused try, an unlock).
     async fn audit_append(&self, record: &AuditRecord) -> StoreResult<AuditEntry>;
     /// Sets owner or note of a dead letter, with an audit entry.

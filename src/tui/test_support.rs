@@ -100,6 +100,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         masked: Vec::new(),
         owners: Vec::new(),
         thresholds: Thresholds::default(),
+        consumer: crate::config::ConsumerLimits::default(),
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),

@@ -31,9 +31,13 @@ mariadb_start_host() {
   mariadb_users 127.0.0.1 >"$dir/mariadb-users.sql"
   free_port
   mariadb_port=$port
-  server mariadb TERM "$mariadbd" --no-defaults "--datadir=$here/data" "--tmpdir=$here/tmp" "--socket=$here/s" \
+  local tls=()
+  if wants_tls; then tls=("--ssl-ca=$dir/tls/ca.pem" "--ssl-cert=$dir/tls/server.pem" "--ssl-key=$dir/tls/server-key.pem"); fi
+  write_program "$dir/mariadb.ready" : "$mariadb_admin" --no-defaults --connect-timeout=5 -h127.0.0.1 "-P$port" -ut -ppw ping
+  echo "mysql://t:pw@127.0.0.1:$port" >"$dir/mariadb.url"
+  kept_server mariadb "$mariadbd" --no-defaults "--datadir=$here/data" "--tmpdir=$here/tmp" "--socket=$here/s" \
     "--pid-file=$here/pid" --bind-address=127.0.0.1 "--port=$port" "--init-file=$dir/mariadb-users.sql" \
-    --innodb-log-file-size=64M "--innodb-flush-log-at-trx-commit=$flush" "${mariadb_options[@]}"
+    --innodb-log-file-size=64M "--innodb-flush-log-at-trx-commit=$flush" "${mariadb_options[@]}" ${tls[@]+"${tls[@]}"}
 }
 
 mariadb_start_docker() {
@@ -55,7 +59,7 @@ mariadb_wait() {
     mariadb_users % | docker exec --interactive "$mariadb_container" mariadb -h127.0.0.1 -uroot -ppw
     mariadb_port=$(docker port "$mariadb_container" 3306/tcp | sed -n '1s/.*://p')
   else
-    wait_until mariadb "$mariadb_admin" --no-defaults --connect-timeout=5 -h127.0.0.1 "-P$mariadb_port" -ut -ppw ping
+    wait_until mariadb "$dir/mariadb.ready"
   fi
   export REDRIVE_TEST_MARIADB_URL=mysql://t:pw@127.0.0.1:$mariadb_port
 }

@@ -82,6 +82,40 @@ server() {
   echo "$!" >"$dir/$name.pid"
 }
 
+# kept_server NAME COMMAND...: the same for a server that tests may kill and start again (see control.sh). Killed with
+# -9 when the run ends.
+kept_server() {
+  local name=$1 watched=()
+  shift
+  # The keeper dies with this shell, and the server with the keeper.
+  if [ "${as_server[1]:-}" = --pdeathsig ]; then watched=(setpriv --pdeathsig KILL --); fi
+  (cd "$dir" && exec ${watched[@]+"${watched[@]}"} bash "$top/tests/servers/keep.sh" "$name" "${as_server[@]}" "$@") </dev/null \
+    >>"$dir/$name.log" 2>&1 &
+  started+=("TERM $!")
+  until [ -s "$dir/$name.pid" ]; do
+    kill -0 "$!" 2>/dev/null || { show_log "$name"; die "$name could not be started; its log is above"; }
+    sleep 0.02
+  done
+}
+
+# write_program FILE FIRST COMMAND...: a program that runs FIRST and becomes COMMAND with its own arguments.
+write_program() {
+  local file=$1
+  {
+    printf '#!/usr/bin/env bash\n%s\nexec' "$2"
+    shift 2
+    printf ' %q' "$@"
+    printf ' "$@"\n'
+  } >"$file"
+  chmod 755 "$file"
+}
+
+# Writes the program that kills and starts this run's servers.
+write_control() {
+  write_program "$dir/control" : bash "$top/tests/servers/control.sh" "$dir"
+  export REDRIVE_TEST_CONTROL=$dir/control
+}
+
 # wait_until NAME CHECK...: polls CHECK for up to 60 s, as long as the server lives. On failure its log is shown.
 wait_until() {
   local name=$1 deadline=$((SECONDS + 60)) failure=

@@ -9,6 +9,7 @@
 )]
 
 mod attach;
+mod collector;
 mod crash;
 mod redrive;
 mod reference;

@@ -12,6 +12,9 @@ pub struct Console {
     home: PathBuf,
 }
 
+/// Where the workers of a story log.
+const WORKER_LOG: &str = "worker.log";
+
 /// What a run answered.
 #[derive(Debug)]
 pub struct Answer {
@@ -78,6 +81,26 @@ impl Console {
             .env("FAILPOINTS", format!("{point}=pause"))
             .spawn()
             .expect("the binary starts")
+    }
+
+    /// Starts workers that run until they are stopped or killed; what they log is kept.
+    pub fn start_worker(&self, workers: &[&str], failpoints: &str) -> Child {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.home.join(WORKER_LOG))
+            .expect("a log file");
+        self.command(&[&["worker"], workers].concat())
+            .env("FAILPOINTS", failpoints)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the binary starts")
+    }
+
+    /// What all workers of this story have logged.
+    pub fn worker_log(&self) -> String {
+        std::fs::read_to_string(self.home.join(WORKER_LOG)).unwrap_or_default()
     }
 
     /// The whole chain of every journal, checked; the number of entries in all.

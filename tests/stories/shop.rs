@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use lapin::Confirmation;
 use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicRejectOptions, QueueDeclareOptions, QueueDeleteOptions,
+    BasicAckOptions, BasicGetOptions, BasicPublishOptions, BasicRejectOptions,
+    ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -200,6 +202,37 @@ impl Shop {
 
     async fn publish_lines(&self, lines: &str) {
         python(&["publish", &self.amqp_url], lines).await;
+    }
+
+    /// Puts messages into the consumer's queue with these properties, each confirmed.
+    pub async fn put(&self, messages: &[(BasicProperties, &[u8])]) {
+        self.channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await
+            .expect("confirms");
+        for (properties, body) in messages {
+            let options = BasicPublishOptions {
+                mandatory: true,
+                ..BasicPublishOptions::default()
+            };
+            let confirm = self
+                .channel
+                .basic_publish("".into(), QUEUE.into(), options, body, properties.clone())
+                .await
+                .expect("published")
+                .await
+                .expect("an outcome");
+            assert!(
+                matches!(confirm, Confirmation::Ack(None)),
+                "routed and confirmed: {confirm:?}"
+            );
+        }
+    }
+
+    /// A number of the inventory's database.
+    pub async fn count(&self, statement: &'static str) -> i64 {
+        let row = sqlx::query(statement).fetch_one(&self.inventory).await;
+        row.expect("a row").get(0)
     }
 
     /// Consumes until the queue is empty. Without a sku an event is rejected, unless `is_fixed`.

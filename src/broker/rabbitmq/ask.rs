@@ -216,6 +216,12 @@ fn arguments(queue: &NewQueue) -> FieldTable {
     }
     if let Some(ttl_ms) = queue.message_ttl_ms {
         set("x-message-ttl", AMQPValue::LongLongInt(ttl_ms));
+        if queue.is_quorum && queue.dead_letter.is_some() && queue.max_length.is_none() {
+            // What expires here is on its way, not given up: it leaves only when it has arrived. The
+            // broker asks for the overflow behaviour with it.
+            set("x-dead-letter-strategy", text("at-least-once"));
+            set("x-overflow", text("reject-publish"));
+        }
     }
     arguments
 }

@@ -30,11 +30,12 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim};
+use crate::model::waiting::{WaitingEvent, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::{
-    Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, ItemStep,
-    MigrationStep, NewOperation, Repair, Reservation, Safety, SagaAction, SagaClaimRequest, Store,
-    StoreError, StoreFacts, StoreProbe, StoreResult,
+    Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
+    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, SagaAction,
+    SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe, StoreResult,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -154,6 +155,67 @@ pub(super) fn counts() -> OutboxCounts {
 }
 
 #[async_trait]
+impl SagaStore for FakeStore {
+    async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
+        self.answer("sagas", Vec::new()).await
+    }
+    async fn saga(&self, _: &SagaId) -> StoreResult<Option<Saga>> {
+        self.unused()
+    }
+    async fn sagas_by_prefix(&self, _: &str) -> StoreResult<Vec<Saga>> {
+        self.unused()
+    }
+    async fn claim_sagas(&self, _: &SagaClaimRequest) -> StoreResult<SagaClaim> {
+        self.unused()
+    }
+    async fn postpone_saga(
+        &self,
+        _: &ClaimToken,
+        _: &SagaId,
+        _: &str,
+        _: Duration,
+    ) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn act_on_saga(
+        &self,
+        _: &NewOperation,
+        _: &SagaAction,
+        _: &AuditRecord,
+    ) -> StoreResult<Begun> {
+        self.unused()
+    }
+}
+
+#[async_trait]
+impl InboxStore for FakeStore {
+    async fn next_waiting(
+        &self,
+        _: &ConsumerName,
+        _: &AggregateId,
+    ) -> StoreResult<Option<WaitingEvent>> {
+        self.unused()
+    }
+    async fn ready_waiting(&self, _: &ConsumerName, _: u32) -> StoreResult<Vec<WaitingEvent>> {
+        self.unused()
+    }
+    async fn take_overdue(
+        &self,
+        _: &ConsumerName,
+        _: u32,
+        _: Duration,
+    ) -> StoreResult<Vec<WaitingEvent>> {
+        self.unused()
+    }
+    async fn remove_waiting(&self, _: &ConsumerName, _: &EventId, _: i64) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn waiting_summary(&self) -> StoreResult<Option<WaitingSummary>> {
+        self.answer("waiting_summary", None).await
+    }
+}
+
+#[async_trait]
 impl Store for FakeStore {
     fn facts(&self) -> StoreFacts {
         StoreFacts {
@@ -254,35 +316,6 @@ impl Store for FakeStore {
         self.answer("aggregate", own.into_iter().map(|d| d.letter).collect())
             .await
     }
-    async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
-        self.answer("sagas", Vec::new()).await
-    }
-    async fn saga(&self, _: &SagaId) -> StoreResult<Option<Saga>> {
-        self.unused()
-    }
-    async fn sagas_by_prefix(&self, _: &str) -> StoreResult<Vec<Saga>> {
-        self.unused()
-    }
-    async fn claim_sagas(&self, _: &SagaClaimRequest) -> StoreResult<SagaClaim> {
-        self.unused()
-    }
-    async fn postpone_saga(
-        &self,
-        _: &ClaimToken,
-        _: &SagaId,
-        _: &str,
-        _: Duration,
-    ) -> StoreResult<Guarded> {
-        self.unused()
-    }
-    async fn act_on_saga(
-        &self,
-        _: &NewOperation,
-        _: &SagaAction,
-        _: &AuditRecord,
-    ) -> StoreResult<Begun> {
-        self.unused()
-    }
     async fn operations_page(&self, _: Option<&Cursor>, _: u32) -> StoreResult<Page<Operation>> {
         self.answer("operations_page", Page::default()).await
     }
@@ -317,6 +350,9 @@ impl Store for FakeStore {
         self.unused()
     }
     async fn record_death(&self, _: &NewDeath) -> StoreResult<DeathRecorded> {
+        self.unused()
+    }
+    async fn settle_deaths(&self, _: &[String]) -> StoreResult<u64> {
         self.unused()
     }
     async fn begin_replay(
@@ -588,5 +624,6 @@ fn context() -> Context {
         owners: Vec::new(),
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
+        consumer: crate::config::ConsumerLimits::default(),
     }
 }

@@ -36,6 +36,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         owners: vec![],
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
+        consumer: crate::config::ConsumerLimits::default(),
     }
 }
 

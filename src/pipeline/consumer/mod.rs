@@ -1,208 +1,82 @@
 //! The consumer runtime: what a Rust service calls to consume a queue with a once-only effect.
 //!
 //! ```text
-//! validate ─▶ begin ─▶ inbox row ─▶ handler: effect and outgoing events ─▶ commit ─▶ ack
-//!    │                   │ duplicate: roll back, ack      │ transient: roll back, wait, again (bounded)
-//!    │                   │ other content: dead letter     │ permanent, panic: roll back, dead letter
-//!    └ invalid: dead letter                               └ rejected: its result event commits too
+//! validate ─▶ begin ─▶ inbox row ─▶ place in the sequence ─▶ handler: effect, outgoing events ─▶ commit ─▶ ack
+//!    │                   │ duplicate:     │ past: commit, ack        │ lock: roll back, again at once
+//!    │                   │ roll back, ack │ gap: roll back, park,    │ transient: roll back, copy to a retry queue, ack
+//!    │                   │ other content: │ ack                      │ permanent, panic: roll back, dead letter
+//!    └ invalid: dead     └ dead letter                              └ rejected: its result event commits too
 //! ```
 //!
 //! A dead letter is published to the DLQ with its reason and a confirm before the original is
 //! acknowledged; when that is not certain, the original is rejected and the broker dead-letters it.
+//! A retry is a copy in `<queue>.retry.<ms>`, confirmed before the original is acknowledged.
 //! A database that is away is nobody's fault: messages are given back and nothing dies of it.
+//!
+//! Events are handled in lanes: one aggregate's in one lane, one after the other. A pass does not wait
+//! for a slow one; what it began goes on in the next pass.
 
-use std::panic::AssertUnwindSafe;
+mod attempt;
+mod event;
+mod lanes;
+mod letter;
+mod retry;
+mod sequence;
+mod settings;
+mod work;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use tokio::time::sleep;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::copy::Copier;
-use super::death::{aggregate_id_of, aggregate_version_of, event_id_of, replays_of};
 use super::subscription::Subscription;
-use super::{Report, Worker, headers};
-use crate::base::backoff::Backoff;
+use super::{Report, Worker};
 use crate::base::clock::Clock;
-use crate::base::deadline::within;
-use crate::base::text;
 use crate::broker::{Broker, Delivery};
 use crate::config::Service;
-use crate::model::ids::{AggregateId, ConsumerName, EventId};
-use crate::model::inbox::InboxInsert;
-use crate::model::message::{FieldValue, Message};
-use crate::store::{BusinessTx, Store, StoreError};
+use crate::store::Store;
+use lanes::{Job, Lanes, Tags};
+use letter::Arrived;
+use retry::RetryQueues;
+use work::{Ended, Verdict, Work};
+
+pub use event::{Handler, Outcome, Received, VersionPolicy};
+pub use settings::ConsumerSettings;
 
 /// Registered name.
 pub const NAME: &str = "consumer";
 
-/// A valid event on its way to a handler.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Received {
-    /// Its identity: the inbox key.
-    pub event_id: EventId,
-    /// e.g. `order.created`.
-    pub event_type: Option<String>,
-    /// Whose event it is.
-    pub aggregate_id: Option<AggregateId>,
-    /// Its place in the aggregate's sequence.
-    pub aggregate_version: Option<i64>,
-    /// Times an operator has replayed it; 0 for a first delivery.
-    pub replays: i64,
-    /// 1 for the first try of this delivery.
-    pub attempt: u32,
-    /// The message as it came.
-    pub message: Message,
-}
+/// Guard: an acknowledgement comes after the commit.
+const GUARD_ACK_ORDER: &str = "guard.consumer_ack_order";
 
-/// What a handler made of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The effect is in the transaction: commit it.
-    Done,
-    /// Business said no, and the result event that says so is in the transaction: commit it.
-    Rejected,
-    /// May work if tried again: roll back, wait, try again, a bounded number of times.
-    Transient(String),
-    /// Will never work as it is: roll back, dead letter.
-    Permanent {
-        /// Short and the same for equal causes: dead letters are grouped by it.
-        class: String,
-        /// One line about this event.
-        error: String,
-    },
-    /// Nothing can be handled now, whatever the event: roll back, give everything back, wait.
-    Away(String),
-}
-
-impl From<StoreError> for Outcome {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Contended { .. } => Self::Transient(error.to_string()),
-            StoreError::Failed { .. } => Self::Permanent {
-                class: "database refused the effect".to_owned(),
-                error: error.to_string(),
-            },
-            // Away, or a missing table or right: it would hit every event, none of them is to blame.
-            StoreError::Unavailable { .. }
-            | StoreError::TimedOut { .. }
-            | StoreError::Denied { .. }
-            | StoreError::Mapping { .. }
-            | StoreError::Unsupported { .. } => Self::Away(error.to_string()),
-        }
-    }
-}
-
-/// A service's reaction to one event. Everything it does goes through `tx`, or it may happen twice.
-#[async_trait]
-pub trait Handler: Send + Sync {
-    /// Reacts. A panic is caught and counts as permanent.
-    ///
-    /// # Cancel safety
-    /// Dropped at the time limit; the transaction is rolled back then.
-    async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome;
-
-    /// The service's version, told with every dead letter.
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-}
-
-/// Limits of a consumer; all have defaults.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConsumerSettings {
-    /// Messages in flight, and at most handled a pass.
-    pub prefetch: u16,
-    /// Tries of one delivery before it is a dead letter.
-    pub attempts_max: u32,
-    /// Wait between those tries. They hold the queue up, so keep it short.
-    pub backoff: Backoff,
-    /// Time limit of one try.
-    pub time_limit: Duration,
-    /// Queue dead letters are published to. `None`: rejected, and the broker dead-letters them
-    /// without a reason.
-    pub dead_letter_queue: Option<String>,
-}
-
-impl Default for ConsumerSettings {
-    fn default() -> Self {
-        Self {
-            prefetch: 50,
-            attempts_max: 3,
-            backoff: Backoff {
-                base: Duration::from_millis(100),
-                cap: Duration::from_secs(2),
-            },
-            time_limit: Duration::from_secs(10),
-            dead_letter_queue: None,
-        }
-    }
-}
-
-impl ConsumerSettings {
-    /// The defaults with the dead-letter queue `service` collects for its inbox's queue: the one
-    /// named after it, else its first.
-    pub fn of(service: &Service) -> Self {
-        let queue = service.inbox.as_ref().map(|inbox| inbox.queue.as_str());
-        let collected = service
-            .dead_letters
-            .as_ref()
-            .map(|part| part.queues.as_slice())
-            .unwrap_or_default();
-        let own = collected
-            .iter()
-            .find(|name| queue.is_some_and(|queue| name.starts_with(queue)))
-            .or_else(|| collected.first());
-        Self {
-            dead_letter_queue: own.cloned(),
-            ..Self::default()
-        }
-    }
-}
+/// How long a pass reads before it reports.
+const PASS: Duration = Duration::from_secs(1);
+/// Between looks at the events that wait for an earlier one.
+const SWEEP: Duration = Duration::from_secs(5);
+/// How long a queue that never runs empty is read before waiting events are given up: the missing one may
+/// be in it.
+const CATCH_UP: Duration = Duration::from_mins(1);
+/// Acknowledgements gathered at most before they are sent.
+const ACKS_MAX: usize = 64;
 
 /// Consumes one queue for one inbox.
 pub struct Consumer {
     service: String,
-    work: Work,
-    clock: Clock,
+    work: Arc<Work>,
     subscription: Subscription,
-    copier: Copier,
-}
-
-/// What is done with one event, apart from where it came from.
-struct Work {
-    name: ConsumerName,
-    store: Arc<dyn Store>,
-    handler: Arc<dyn Handler>,
-    settings: ConsumerSettings,
-}
-
-/// Why an event dies.
-struct Death {
-    class: String,
-    error: String,
-    attempts: u32,
-}
-
-/// What one delivery came to.
-enum Handled {
-    /// Committed.
-    Done,
-    /// Committed, with a result event that says no.
-    Rejected,
-    /// The inbox had it.
-    Duplicate,
-    /// To the dead-letter queue.
-    Dead(Death),
-    /// The database is away.
-    Away(String),
-}
-
-/// What one try came to.
-enum Tried {
-    Over(Handled),
-    Again(String),
+    lanes: Lanes,
+    tags: Tags,
+    running: FuturesUnordered<BoxFuture<'static, Ended>>,
+    sweep_at: Instant,
+    is_sweeping: bool,
+    /// When waiting events may be given up: once what is in the queue has been read.
+    may_give_up_at: Option<Instant>,
 }
 
 impl Consumer {
@@ -230,22 +104,36 @@ impl Consumer {
     ) -> Option<Self> {
         let inbox = service.inbox.as_ref()?;
         let ((store, broker), (handler, settings)) = (ports, work);
+        // SQLite has one writer at a time: a second lane would only wait for the first.
+        let lanes = if store.facts().product == "sqlite" {
+            1
+        } else {
+            settings.lanes
+        };
         Some(Self {
             service: service.name.clone(),
-            clock: clock.clone(),
             subscription: Subscription::new(
                 &inbox.queue,
                 settings.prefetch,
                 Arc::clone(&broker),
                 clock.clone(),
             ),
-            copier: Copier::new(broker),
-            work: Work {
+            lanes: Lanes::new(lanes),
+            tags: Tags::default(),
+            running: FuturesUnordered::new(),
+            sweep_at: Instant::now(),
+            is_sweeping: false,
+            may_give_up_at: None,
+            work: Arc::new(Work {
                 name: inbox.consumer.clone(),
+                queue: inbox.queue.clone(),
                 store,
                 handler,
+                copier: Copier::new(Arc::clone(&broker)),
+                retries: RetryQueues::new(broker, &inbox.queue, &settings.retry_delays),
                 settings,
-            },
+                clock: clock.clone(),
+            }),
         })
     }
 
@@ -257,228 +145,162 @@ impl Consumer {
             self.subscription.give_back(&error.to_string()).await;
             return Err(self.subscription.describe());
         }
-        self.subscription.open().await?;
-        for _ in 0..self.work.settings.prefetch {
-            let Some(delivery) = self.subscription.next().await? else {
-                return Ok(());
-            };
-            report.is_idle = false;
-            self.consume(&delivery, report).await?;
+        if self.subscription.open().await? {
+            self.begin_again(report).await;
         }
+        let until = Instant::now() + PASS;
+        loop {
+            self.start_jobs();
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            if self.running.is_empty() {
+                let Some(delivery) = self.subscription.next().await? else {
+                    self.has_caught_up();
+                    return Ok(());
+                };
+                self.take(delivery, report).await?;
+                continue;
+            }
+            let has_room = self.tags.len() < usize::from(self.work.settings.prefetch);
+            tokio::select! {
+                biased;
+                Some(ended) = self.running.next() => self.settle(ended, report).await?,
+                delivery = self.subscription.arrive(), if has_room => {
+                    let delivery = delivery?;
+                    self.take(delivery, report).await?;
+                }
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// A fresh subscription: its tags begin anew, and its retry queues must be there.
+    async fn begin_again(&mut self, report: &mut Report) {
+        self.lanes.clear();
+        self.tags.clear();
+        self.may_give_up_at = Some(Instant::now() + CATCH_UP);
+        if let Err(problem) = self.work.retries.declare().await {
+            report.problem = Some(format!(
+                "{problem}; until it can be used, failed events are tried again in this process"
+            ));
+        }
+    }
+
+    /// The queue ran empty: what was missing is not in it.
+    fn has_caught_up(&mut self) {
+        let now = Instant::now();
+        if self.may_give_up_at.is_some_and(|at| at > now) {
+            self.may_give_up_at = Some(now);
+            self.sweep_at = now;
+        }
+    }
+
+    async fn take(&mut self, delivery: Delivery, report: &mut Report) -> Result<(), String> {
+        report.is_idle = false;
+        if self.work.settings.crash_points.is_off(GUARD_ACK_ORDER) {
+            self.subscription.ack(delivery.tag, false).await?;
+        } else {
+            self.tags.taken(delivery.tag);
+        }
+        self.lanes.push(Job::Delivery {
+            tag: delivery.tag,
+            arrived: Box::new(Arrived {
+                message: delivery.message,
+                exchange: delivery.exchange,
+                routing_key: delivery.routing_key,
+            }),
+        });
         Ok(())
     }
 
-    async fn consume(&mut self, delivery: &Delivery, report: &mut Report) -> Result<(), String> {
-        match self.work.handle(&delivery.message, report).await {
-            Handled::Done => {
-                report.add("done", 1);
-                self.subscription.ack(delivery.tag, false).await
+    fn start_jobs(&mut self) {
+        while let Some((lane, job)) = self.lanes.start() {
+            let work = Arc::clone(&self.work);
+            self.running.push(work.run(lane, job).boxed());
+        }
+        if !self.is_sweeping && Instant::now() >= self.sweep_at {
+            self.is_sweeping = true;
+            let may_give_up = self.may_give_up_at.is_some_and(|at| Instant::now() >= at);
+            let work = Arc::clone(&self.work);
+            self.running.push(work.sweep(may_give_up).boxed());
+        }
+    }
+
+    /// Settles a job, and all others that have ended by now, with as few acknowledgements as possible.
+    async fn settle(&mut self, ended: Ended, report: &mut Report) -> Result<(), String> {
+        let mut away = self.note(ended, report).await?;
+        for _ in 1..ACKS_MAX {
+            // More of the same lane's work can begin while the others are counted.
+            match self.running.next().now_or_never().flatten() {
+                Some(ended) => {
+                    let also = self.note(ended, report).await?;
+                    away = away.or(also);
+                }
+                None => break,
             }
-            Handled::Rejected => {
-                report.add("rejected", 1);
-                self.subscription.ack(delivery.tag, false).await
-            }
-            Handled::Duplicate => {
-                report.add("duplicates", 1);
-                self.subscription.ack(delivery.tag, false).await
-            }
-            Handled::Dead(death) => self.bury(delivery, &death, report).await,
-            Handled::Away(reason) => {
+        }
+        self.acknowledge().await?;
+        match away {
+            None => Ok(()),
+            Some(reason) => {
+                self.lanes.clear();
+                self.finish(report).await;
+                self.acknowledge().await?;
                 self.subscription.give_back(&reason).await;
                 Err(self.subscription.describe())
             }
         }
     }
 
-    /// Publishes the dead letter with its reason, then acknowledges; else leaves it to the broker.
-    async fn bury(
-        &mut self,
-        delivery: &Delivery,
-        death: &Death,
-        report: &mut Report,
-    ) -> Result<(), String> {
-        report.add("dead", 1);
-        let Some(queue) = self.work.settings.dead_letter_queue.clone() else {
-            return self.subscription.reject(delivery.tag, false).await;
-        };
-        let letter = self.dead_letter(delivery, death);
-        match self.copier.send(&queue, letter).await {
-            Ok(()) => self.subscription.ack(delivery.tag, false).await,
-            Err(problem) => {
-                report.problem = Some(format!(
-                    "a dead letter could not be published with its reason ({problem}); it was \
-                     rejected instead"
-                ));
-                self.subscription.reject(delivery.tag, false).await
-            }
+    /// Takes note of an end; the reason when the database is away.
+    async fn note(&mut self, ended: Ended, report: &mut Report) -> Result<Option<String>, String> {
+        for (counter, n) in ended.tally.counts {
+            report.is_idle = false;
+            report.add(counter, n);
         }
+        if ended.tally.problem.is_some() {
+            report.problem = ended.tally.problem;
+        }
+        if let Some(lane) = ended.lane {
+            self.lanes.free(lane);
+        } else {
+            self.is_sweeping = false;
+            self.sweep_at = Instant::now() + SWEEP;
+        }
+        for event in ended.ready {
+            self.lanes.push(Job::Waiting(Box::new(event)));
+        }
+        match (ended.verdict, ended.tag) {
+            (Verdict::Settled, Some(tag)) => self.tags.done(tag),
+            (Verdict::Refused, Some(tag)) => {
+                self.tags.refused(tag);
+                self.subscription.reject(tag, false).await?;
+            }
+            (Verdict::Settled | Verdict::Refused, None) => {}
+            (Verdict::Away(reason), _) => return Ok(Some(reason)),
+        }
+        Ok(None)
     }
 
-    fn dead_letter(&self, delivery: &Delivery, death: &Death) -> Message {
-        let mut message = delivery.message.clone();
-        let table = &mut message.properties.headers;
-        let died_at = u64::try_from(self.clock.now().micros() / 1_000_000).unwrap_or_default();
-        let texts = [
-            (headers::FAILED_QUEUE, self.subscription.queue()),
-            (headers::REASON, "rejected"),
-            (headers::DEATH_ID, EventId::generate().as_str()),
-            (headers::SOURCE_EXCHANGE, &delivery.exchange),
-            (headers::SOURCE_ROUTING_KEY, &delivery.routing_key),
-            (headers::ERROR_CLASS, text::cut_bytes(&death.class, 200)),
-            (headers::ERROR_SUMMARY, text::cut_bytes(&death.error, 2000)),
-            (headers::CONSUMER_VERSION, self.work.handler.version()),
-        ]
-        .map(|(name, value)| (name, FieldValue::text(value)));
-        for (name, value) in texts {
-            table.set(name, value);
+    async fn acknowledge(&mut self) -> Result<(), String> {
+        for (tag, up_to) in self.tags.flush() {
+            self.subscription.ack(tag, up_to).await?;
         }
-        table.set(headers::DIED_AT, FieldValue::Time(died_at));
-        table.set(
-            headers::RETRY_COUNT,
-            FieldValue::I64(i64::from(death.attempts)),
-        );
-        message
+        Ok(())
     }
-}
 
-impl Work {
-    /// Tries an event until it is over, at most the allowed number of times.
-    async fn handle(&self, message: &Message, report: &mut Report) -> Handled {
-        let mut event = match validate(message) {
-            Ok(event) => event,
-            Err(error) => {
-                return Handled::Dead(Death {
-                    class: format!("invalid: {error}"),
-                    error: error.to_owned(),
-                    attempts: 1,
-                });
-            }
-        };
-        loop {
-            let error = match self.attempt(&event).await {
-                Tried::Over(handled) => return handled,
-                Tried::Again(error) => error,
-            };
-            if event.attempt >= self.settings.attempts_max {
-                // A dead database must not turn a whole queue into dead letters.
-                if let Err(away) = self.store.probe().await {
-                    return Handled::Away(away.to_string());
+    /// Waits for what is being handled: nothing may hold a transaction while nobody drives it. Each has
+    /// its own time limit.
+    async fn finish(&mut self, report: &mut Report) {
+        while let Some(ended) = self.running.next().await {
+            match self.note(ended, report).await {
+                Ok(None) => {}
+                Ok(Some(problem)) | Err(problem) => {
+                    tracing::debug!(problem, "while finishing");
                 }
-                return Handled::Dead(Death {
-                    class: format!("gave up: {error}"),
-                    error,
-                    attempts: event.attempt,
-                });
-            }
-            report.add("retried", 1);
-            sleep(self.settings.backoff.delay(event.attempt)).await;
-            event.attempt += 1;
-        }
-    }
-
-    async fn attempt(&self, event: &Received) -> Tried {
-        let mut tx = match self.store.begin().await {
-            Ok(tx) => tx,
-            Err(error) => return store_trouble(error, event.attempt),
-        };
-        let sha256 = event.message.payload.sha256();
-        match tx.inbox_insert(&self.name, &event.event_id, &sha256).await {
-            Ok(InboxInsert::First) => {}
-            Ok(InboxInsert::Duplicate) => {
-                roll_back(tx).await;
-                return Tried::Over(Handled::Duplicate);
-            }
-            Ok(InboxInsert::Conflict { stored_sha256 }) => {
-                roll_back(tx).await;
-                return Tried::Over(Handled::Dead(Death {
-                    class: "conflict: same id, other content".to_owned(),
-                    error: format!(
-                        "event {} was processed with payload sha256 {stored_sha256}, this one has \
-                         {sha256}",
-                        event.event_id
-                    ),
-                    attempts: event.attempt,
-                }));
-            }
-            Err(error) => {
-                roll_back(tx).await;
-                return store_trouble(error, event.attempt);
             }
         }
-        match self.call(event, tx.as_mut()).await {
-            Outcome::Done => commit(tx, event.attempt, Handled::Done).await,
-            Outcome::Rejected => commit(tx, event.attempt, Handled::Rejected).await,
-            failed @ (Outcome::Transient(_) | Outcome::Permanent { .. } | Outcome::Away(_)) => {
-                roll_back(tx).await;
-                tried(failed, event.attempt)
-            }
-        }
-    }
-
-    /// The handler, with a time limit and its panics caught.
-    async fn call(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome {
-        let work = AssertUnwindSafe(self.handler.handle(event, tx)).catch_unwind();
-        match within("handler", self.settings.time_limit, work).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(panic)) => Outcome::Permanent {
-                class: "panic".to_owned(),
-                error: super::panic_text(panic.as_ref()),
-            },
-            Err(late) => Outcome::Transient(late.to_string()),
-        }
-    }
-}
-
-/// What every event must have before a transaction is opened for it.
-fn validate(message: &Message) -> Result<Received, &'static str> {
-    let event_id = event_id_of(message).ok_or("no message id")?;
-    Ok(Received {
-        event_id: EventId::new(event_id),
-        event_type: message
-            .properties
-            .kind
-            .clone()
-            .filter(|kind| !kind.is_empty()),
-        aggregate_id: aggregate_id_of(message),
-        aggregate_version: aggregate_version_of(message),
-        replays: replays_of(message),
-        attempt: 1,
-        message: message.clone(),
-    })
-}
-
-/// What trouble with our own statements means for an event.
-fn store_trouble(error: StoreError, attempts: u32) -> Tried {
-    tried(Outcome::from(error), attempts)
-}
-
-/// What an outcome without a commit means for an event.
-fn tried(outcome: Outcome, attempts: u32) -> Tried {
-    match outcome {
-        Outcome::Done => Tried::Over(Handled::Done),
-        Outcome::Rejected => Tried::Over(Handled::Rejected),
-        Outcome::Transient(error) => Tried::Again(error),
-        Outcome::Permanent { class, error } => Tried::Over(Handled::Dead(Death {
-            class,
-            error,
-            attempts,
-        })),
-        Outcome::Away(reason) => Tried::Over(Handled::Away(reason)),
-    }
-}
-
-/// A commit without an answer may have happened: the message comes again and the inbox tells.
-async fn commit(tx: Box<dyn BusinessTx>, attempts: u32, handled: Handled) -> Tried {
-    match tx.commit().await {
-        Ok(()) => Tried::Over(handled),
-        Err(error) => store_trouble(error, attempts),
-    }
-}
-
-/// A failed rollback needs no answer: a session that is dropped rolls back as well.
-async fn roll_back(tx: Box<dyn BusinessTx>) {
-    if let Err(error) = tx.rollback().await {
-        tracing::debug!(%error, "rollback was left to the database");
     }
 }
 
@@ -495,13 +317,41 @@ impl Worker for Consumer {
     async fn run_once(&mut self) -> Report {
         let mut report = Report::new(NAME, &self.service);
         report.is_idle = true;
-        if let Err(problem) = self.pass(&mut report).await {
+        let passed = self.pass(&mut report).await;
+        if let Err(problem) = passed {
+            // The subscription is gone: what is committed now is found by the inbox when it comes again.
+            self.lanes.clear();
+            self.finish(&mut report).await;
+            self.tags.clear();
             report.problem = Some(problem);
+        } else if report.problem.is_some() {
+            // The loop pauses after a problem; nothing may be left half done meanwhile.
+            self.finish(&mut report).await;
+            if let Err(problem) = self.acknowledge().await {
+                report.problem = Some(problem);
+            }
         }
+        report.is_idle &= self.running.is_empty();
         report
     }
 
     async fn drain(&mut self) {
+        self.lanes.clear();
+        let limit = self.work.settings.drain_limit;
+        let mut report = Report::new(NAME, &self.service);
+        if timeout(limit, self.finish(&mut report)).await.is_err() {
+            tracing::warn!(
+                worker.name = NAME,
+                service = self.service,
+                left = self.running.len(),
+                "stopped while events were being handled: they are rolled back and given back"
+            );
+        }
+        if let Err(problem) = self.acknowledge().await {
+            tracing::warn!(problem, "the last acknowledgements were not sent");
+        }
+        self.running.clear();
+        self.tags.clear();
         self.subscription.close().await;
     }
 }

@@ -27,13 +27,15 @@ use crate::base::clock::Clock;
 use crate::base::text;
 use crate::broker::{Broker, Delivery, NewQueue, Topology};
 use crate::config::{Context, Service};
-use crate::model::dead_letter::{DeathRecorded, NewDeath};
+use crate::model::dead_letter::{DeathRecorded, NewDeath, fingerprint_without_id};
 use crate::model::message::FieldValue;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, StoreResult};
 
 /// Registered name.
 pub const NAME: &str = "collector";
 
+/// Crash point after the commit of a row and before its acknowledgement, once a message (B-14).
+const AFTER_COMMIT: &str = "collector.after_commit";
 /// Messages in flight a queue, and rows a pass.
 const PREFETCH: u16 = 100;
 /// Messages that can be neither stored nor parked before the queue is left alone.
@@ -64,6 +66,12 @@ struct Feed {
     subscription: Subscription,
     copier: Copier,
     occurrences: Occurrences,
+    /// Names the present subscription in the rows of messages without an id.
+    epoch: String,
+    /// Stored messages without an id, by fingerprint: not acknowledged yet.
+    unacknowledged: Vec<String>,
+    /// The same, acknowledged, and their rows do not say so yet.
+    unsettled: Vec<String>,
     /// Tags that could be neither stored nor parked, with the last reason.
     held: Vec<u64>,
     parked_in_a_row: u32,
@@ -121,6 +129,9 @@ impl Collector {
                 ),
                 copier: Copier::new(Arc::clone(&broker)),
                 occurrences: Occurrences::default(),
+                epoch: new_epoch(),
+                unacknowledged: Vec::new(),
+                unsettled: Vec::new(),
                 held: Vec::new(),
                 parked_in_a_row: 0,
                 has_parking: false,
@@ -155,6 +166,13 @@ impl Feed {
         let mut safe: Vec<u64> = Vec::new();
         let stopped = self.read(report, &mut safe).await;
         let acked = self.acknowledge(&safe).await;
+        if acked.is_ok() {
+            self.unsettled.append(&mut self.unacknowledged);
+            // If this fails, it is done before the next subscription: until then nobody needs it.
+            if let Err(error) = self.settle().await {
+                tracing::warn!(%error, "acknowledged messages without an id are not marked yet");
+            }
+        }
         if stopped.is_ok() && acked.is_ok() && self.held.is_empty() {
             self.occurrences.clear();
         }
@@ -173,13 +191,18 @@ impl Feed {
     }
 
     /// Opens the subscription when a try is due, and only while the database answers: what is taken
-    /// from the queue has to be storable.
+    /// from the queue has to be storable. What was acknowledged is marked before: else its row could
+    /// be taken for that of a twin that comes again.
     async fn open(&mut self) -> Result<(), String> {
-        if self.subscription.is_due()
-            && let Err(error) = self.store.probe().await
-        {
-            self.subscription.give_back(&error.to_string()).await;
-            return Err(self.subscription.describe());
+        if self.subscription.is_due() {
+            let ready = match self.store.probe().await {
+                Ok(_) => self.settle().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ready {
+                self.subscription.give_back(&error.to_string()).await;
+                return Err(self.subscription.describe());
+            }
         }
         if self.subscription.open().await? {
             self.start_again();
@@ -195,7 +218,7 @@ impl Feed {
             }
             match self.store.record_death(&stuck.death).await {
                 Ok(recorded) => {
-                    self.stored(&recorded, report);
+                    self.stored(&stuck.death, &recorded, report);
                     safe.push(stuck.delivery.tag);
                 }
                 Err(error) => {
@@ -233,10 +256,14 @@ impl Feed {
                 now: self.clock.now(),
             },
         );
-        death.fingerprint = self.occurrences.fingerprint(&death.fingerprint);
+        death.fingerprint = if death.event_id.is_some() {
+            self.occurrences.fingerprint(&death.fingerprint)
+        } else {
+            fingerprint_without_id(&death.fingerprint, &self.epoch)
+        };
         match self.store.record_death(&death).await {
             Ok(recorded) => {
-                self.stored(&recorded, report);
+                self.stored(&death, &recorded, report);
                 Ok(Kept::Safe)
             }
             Err(error) if error.is_retryable() => Err(Stop::Away(error.to_string())),
@@ -257,7 +284,11 @@ impl Feed {
         }
     }
 
-    fn stored(&mut self, recorded: &DeathRecorded, report: &mut Report) {
+    fn stored(&mut self, death: &NewDeath, recorded: &DeathRecorded, report: &mut Report) {
+        self.context.environment.crash_points().reach(AFTER_COMMIT);
+        if death.event_id.is_none() {
+            self.unacknowledged.push(death.fingerprint.clone());
+        }
         self.parked_in_a_row = 0;
         report.is_idle = false;
         let counter = match recorded {
@@ -293,7 +324,11 @@ impl Feed {
             .headers
             .set(headers::PARKED, FieldValue::Text(reason.clone()));
         let sent = match self.declare_parking(&queue).await {
-            Ok(()) => self.copier.send(&queue, message).await,
+            Ok(()) => self
+                .copier
+                .send(&queue, message)
+                .await
+                .map_err(|fault| fault.to_string()),
             Err(problem) => Err(problem),
         };
         let id = delivery
@@ -368,12 +403,28 @@ impl Feed {
         Ok(())
     }
 
+    /// Takes the subscription's mark off the rows of acknowledged messages without an id.
+    async fn settle(&mut self) -> StoreResult<()> {
+        if self.unsettled.is_empty() {
+            return Ok(());
+        }
+        self.store.settle_deaths(&self.unsettled).await?;
+        self.unsettled.clear();
+        Ok(())
+    }
+
     /// Tags and numbers of a lost subscription are worthless: its messages come again (B-14).
     fn start_again(&mut self) {
         self.held.clear();
         self.occurrences.clear();
+        self.unacknowledged.clear();
+        self.epoch = new_epoch();
         self.stuck = None;
     }
+}
+
+fn new_epoch() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
 }
 
 /// Why a pass over a queue ended early.

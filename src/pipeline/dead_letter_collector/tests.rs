@@ -203,6 +203,22 @@ async fn b_14_a_crash_between_commit_and_ack_neither_loses_nor_doubles() {
     assert_eq!(bench.ready(DLQ).await, 0);
 }
 
+#[tokio::test]
+async fn b_14_a_twin_that_comes_again_after_the_first_was_acknowledged_is_not_swallowed() {
+    let bench = Bench::new().await;
+    let twin = || message(None, "order.placed", b"twin");
+    die(&bench, vec![twin()]).await;
+    assert_eq!(collect(&bench).await.get("new"), 1);
+    die(&bench, vec![twin()]).await;
+    // Delivered once to somebody who stored nothing.
+    let mut lost = bench.broker.consumer(DLQ, 0).await.expect("consumer");
+    lost.next().await.expect("a message");
+    lost.close().await;
+    let report = collect(&bench).await;
+    assert_eq!((report.get("new"), report.get("same_delivery")), (1, 0));
+    assert_eq!(bench.open_letters("inventory").await.len(), 2);
+}
+
 fn four_queues(context: &mut Context) {
     for service in &mut context.services {
         if service.name == "inventory" {

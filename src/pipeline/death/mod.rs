@@ -104,9 +104,8 @@ pub struct Found<'a> {
     pub now: Timestamp,
 }
 
-/// Numbers equal messages of one unacknowledged batch, so that two messages that really are two
-/// keep different fingerprints, and get the same ones again after a crash (B-14). What it cannot
-/// tell apart: a message without an id that is redelivered after its twin was acknowledged.
+/// Numbers equal deaths of one event in one unacknowledged batch, so that two deaths that really are
+/// two keep different fingerprints, and get the same ones again after a crash (B-14).
 #[derive(Debug, Default)]
 pub struct Occurrences(HashMap<String, u32>);
 

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use crate::base::deadline::within;
 use crate::mapping::OutboxLayout;
 use crate::model::count::Count;
-use crate::model::ids::{ClaimToken, ConsumerName, EventId};
+use crate::model::ids::{AggregateId, ClaimToken, ConsumerName, EventId};
 use crate::model::inbox::{InboxInsert, InboxRow};
 use crate::model::outbox::NewEvent;
 use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
+use crate::model::waiting::{NewWaiting, Parked};
 use crate::store::{BusinessTx, Guarded, StoreError, StoreResult, Value};
 
 use super::db::{Db, Inbox};
@@ -22,6 +23,7 @@ use super::fault::{Fault, SqlResult};
 use super::saga::statements as saga_statements;
 use super::saga_move;
 use super::statement::OutboxStatements;
+use super::waiting;
 
 /// A business transaction on one session. Dropped without commit, the session is closed and the server
 /// rolls back.
@@ -76,6 +78,53 @@ impl BusinessTx for SqlBusinessTx {
         let (db, session) = (&self.db, &mut self.session);
         limited(&db.service, "inbox insert", db.timeout, async {
             insert_inbox(session, db.inbox()?, consumer, event_id, payload_sha256).await
+        })
+        .await
+    }
+
+    async fn lock_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        base: i64,
+    ) -> StoreResult<i64> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "lock version", db.timeout, async {
+            waiting::lock_version(session, db.waiting()?, consumer, aggregate_id, base).await
+        })
+        .await
+    }
+
+    async fn set_version(
+        &mut self,
+        consumer: &ConsumerName,
+        aggregate_id: &AggregateId,
+        from: i64,
+        to: i64,
+    ) -> StoreResult<Guarded> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "set version", db.timeout, async {
+            waiting::set_version(session, db.waiting()?, (consumer, aggregate_id), from, to).await
+        })
+        .await
+    }
+
+    async fn park(&mut self, waiting: &NewWaiting) -> StoreResult<Parked> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "park event", db.timeout, async {
+            waiting::park(session, db.waiting()?, waiting).await
+        })
+        .await
+    }
+
+    async fn forget_waiting(
+        &mut self,
+        consumer: &ConsumerName,
+        event_id: &EventId,
+    ) -> StoreResult<u64> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "forget waiting", db.timeout, async {
+            waiting::forget(session, db.waiting()?, consumer, event_id).await
         })
         .await
     }

@@ -15,7 +15,7 @@ use super::fault::{Fault, SqlResult};
 use super::session::{self, Pools};
 use super::statement::{
     InboxStatements, JournalStatements, LetterStatements, OutboxStatements, SagaStatements, Slots,
-    UnknownSlot,
+    UnknownSlot, WaitingStatements,
 };
 use super::version::Server;
 
@@ -42,6 +42,8 @@ pub struct Inbox {
     pub consumer: ConsumerName,
     /// Its statements.
     pub statements: InboxStatements,
+    /// Statements on what it has applied and what waits.
+    pub waiting: WaitingStatements,
 }
 
 /// Everything a call needs.
@@ -108,6 +110,7 @@ impl Db {
                 found.table = part.table("inbox", configured.table.as_deref(), found.table)?;
                 Some(Inbox {
                     statements: part.rendered(InboxStatements::of_layout(&slots, &found))?,
+                    waiting: part.rendered(WaitingStatements::render(&slots))?,
                     layout: found,
                     consumer: configured.consumer.clone(),
                 })
@@ -233,6 +236,11 @@ impl Db {
         self.inbox
             .as_ref()
             .ok_or_else(|| Fault::unsupported("has no inbox in the configuration"))
+    }
+
+    /// Statements on applied versions and waiting events.
+    pub fn waiting(&self) -> SqlResult<&WaitingStatements> {
+        self.inbox().map(|inbox| &inbox.waiting)
     }
 
     /// Statements of the dead letters.

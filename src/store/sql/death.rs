@@ -8,11 +8,15 @@
 //! When the broker had delivered the message before (`redelivered`) and this very death is recorded
 //! (equal fingerprint), the acknowledgement was lost: nothing changes. Without the flag an equal
 //! fingerprint is another death, or another message (B-14).
+//!
+//! Without an id, the row of an equal death may belong to a twin that is long acknowledged. So each
+//! row says which subscription holds its message, until the acknowledgement is out (`settle`), and a
+//! redelivered message is looked for only among those that another subscription left behind.
 
 use crate::base::clock::Timestamp;
 use crate::base::text::{cut_bytes, safe};
 use crate::model::audit::AuditRecord;
-use crate::model::dead_letter::{DeathRecorded, NewDeath};
+use crate::model::dead_letter::{DeathRecorded, NewDeath, SUBSCRIPTION_MARK};
 use crate::model::ids::{AggregateId, DeadLetterId, EventId, OperationId};
 use crate::model::message::Properties;
 use crate::store::Value;
@@ -22,7 +26,7 @@ use super::db::Db;
 use super::exec::{Row, Session, int_or_null, text, text_or_null};
 use super::fault::{Fault, SqlResult};
 use super::journal::settle_operation;
-use super::statement::{JournalStatements, LetterStatements};
+use super::statement::{IDS_MAX, JournalStatements, LetterStatements, with_ids};
 
 /// Microseconds of 9999-12-31, the last day a DATETIME holds.
 const LAST_MICROS: i64 = 253_402_214_400_000_000;
@@ -37,10 +41,8 @@ pub async fn record(db: &Db, death: &NewDeath) -> SqlResult<DeathRecorded> {
     let mut session = db.transaction().await?;
     let letter = find(db, &mut session, statements, death).await?;
     let recorded = match letter {
-        Found::Same(id) => {
-            session.rollback().await?;
-            return Ok(DeathRecorded::SameDelivery(id));
-        }
+        // Written at most: who holds it now.
+        Found::Same(id) => DeathRecorded::SameDelivery(id),
         Found::New => {
             let id = DeadLetterId::generate();
             match insert(&mut session, statements, &id, death).await {
@@ -83,7 +85,6 @@ async fn find(
     death: &NewDeath,
 ) -> SqlResult<Found> {
     let consumer = text(death.consumer.as_str());
-    let fingerprint = text(fingerprint(death));
     let row = match (&death.event_id, &death.operation_id) {
         (Some(event_id), _) => {
             session
@@ -94,13 +95,7 @@ async fn find(
                 .await?
         }
         (None, _) if death.redelivered => {
-            let same = session
-                .fetch_optional(&statements.same_without_id, &[fingerprint, consumer])
-                .await?;
-            return Ok(match same {
-                Some(row) => Found::Same(DeadLetterId::new(row.text(0)?)),
-                None => Found::New,
-            });
+            return left_behind(&mut *session, statements, death, consumer).await;
         }
         (None, Some(operation_id)) if db.journal.is_some() => {
             session
@@ -128,6 +123,52 @@ async fn find(
         }
     }
     Ok(Found::Again { id, deaths })
+}
+
+/// The row of a redelivered message without an id, taken over from the subscription that stored it.
+async fn left_behind(
+    session: &mut Session,
+    statements: &LetterStatements,
+    death: &NewDeath,
+    consumer: Value,
+) -> SqlResult<Found> {
+    let own = fingerprint(death);
+    let digest = own.split(SUBSCRIPTION_MARK).next().unwrap_or(own);
+    let next = char::from_u32(u32::from(SUBSCRIPTION_MARK) + 1).unwrap_or(char::MAX);
+    let values = [
+        text(format!("{digest}{SUBSCRIPTION_MARK}")),
+        text(format!("{digest}{next}")),
+        text(own),
+        consumer,
+    ];
+    let Some(row) = session
+        .fetch_optional(&statements.same_without_id, &values)
+        .await?
+    else {
+        return Ok(Found::New);
+    };
+    let id = DeadLetterId::new(row.text(0)?);
+    let values = [text(own), text(id.as_str()), Value::Int(row.int(1)?)];
+    session.execute(&statements.hold_death, &values).await?;
+    Ok(Found::Same(id))
+}
+
+/// Takes the subscription's mark off deaths whose messages are acknowledged. One statement for at
+/// most [`IDS_MAX`] of them; rows only of this list are locked.
+pub async fn settle(db: &Db, fingerprints: &[String]) -> SqlResult<u64> {
+    let statements = db.letters()?;
+    let mut session = db.transaction().await?;
+    let mut settled = 0;
+    for chunk in fingerprints.chunks(IDS_MAX) {
+        let (statement, padded) = with_ids(&statements.settle_deaths, chunk.len());
+        let mut values: Vec<Value> = chunk.iter().map(text).collect();
+        if let Some(last) = values.last().cloned() {
+            values.resize(padded, last);
+        }
+        settled += session.execute(&statement, &values).await?;
+    }
+    session.commit().await?;
+    Ok(settled)
 }
 
 fn letter(row: &Row) -> SqlResult<(DeadLetterId, i64)> {

@@ -148,6 +148,11 @@ impl Fault {
         }
     }
 
+    /// True when a table or column is not there.
+    pub fn is_missing_table(&self) -> bool {
+        matches!(self, Self::Sql(error) if kind_of(error) == Kind::Mapping)
+    }
+
     /// True when the transaction was rolled back, or never began, because of another one: repeating
     /// it is harmless.
     pub fn is_contended(&self) -> bool {

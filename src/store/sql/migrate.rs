@@ -42,6 +42,7 @@ const DEAD_LETTERS: File = file!("0003_dead_letters.sql", "dead_letters");
 const SAGAS: File = file!("0004_sagas.sql", "sagas");
 const JOURNAL: File = file!("0005_journal.sql", "operations");
 const SCANS: File = file!("0006_scans.sql", "scans");
+const WAITING: File = file!("0007_waiting.sql", "waiting_events");
 const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
@@ -64,6 +65,7 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
             &INBOX
         };
         files.push((file, Some(inbox.layout.table.clone())));
+        files.push((&WAITING, None));
     }
     if let Some((table, _)) = &db.letters {
         files.push((&DEAD_LETTERS, Some(table.clone())));
@@ -213,6 +215,7 @@ fn names() -> Vec<&'static str> {
         SAGAS,
         JOURNAL,
         SCANS,
+        WAITING,
         SAGA_COORDINATOR,
         COMPACT_OUTBOX,
         COMPACT_INBOX,

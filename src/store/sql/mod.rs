@@ -16,6 +16,7 @@ mod dialect;
 mod exec;
 mod facts;
 mod fault;
+mod inbox;
 mod journal;
 mod migrate;
 mod operation;
@@ -26,6 +27,7 @@ mod session;
 mod statement;
 mod verbs;
 mod version;
+mod waiting;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -43,18 +45,17 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
 };
 use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::{Saga, SagaClaim};
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, SagaAction, SagaClaimRequest,
-    Store, StoreError, StoreFacts, StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Store, StoreError, StoreFacts,
+    StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
@@ -154,6 +155,8 @@ macro_rules! call {
             .await
     }};
 }
+
+use call;
 
 #[async_trait]
 impl Store for SqlStore {
@@ -260,18 +263,6 @@ impl Store for SqlStore {
         )
     }
 
-    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>> {
-        call!(self, "sagas", saga::list, [], [limit])
-    }
-
-    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>> {
-        call!(self, "saga", saga::one, [id], [])
-    }
-
-    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>> {
-        call!(self, "sagas by prefix", saga::by_prefix, [prefix], [])
-    }
-
     async fn operations_page(
         &self,
         after: Option<&Cursor>,
@@ -347,24 +338,8 @@ impl Store for SqlStore {
         call!(self, "record death", death::record, [death], [])
     }
 
-    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim> {
-        call!(self, "claim sagas", saga_move::claim, [request], [])
-    }
-
-    async fn postpone_saga(
-        &self,
-        token: &ClaimToken,
-        id: &SagaId,
-        error: &str,
-        pause: Duration,
-    ) -> StoreResult<Guarded> {
-        call!(
-            self,
-            "postpone saga",
-            saga_move::postpone,
-            [token, id, error],
-            [pause]
-        )
+    async fn settle_deaths(&self, fingerprints: &[String]) -> StoreResult<u64> {
+        call!(self, "settle deaths", death::settle, [fingerprints], [])
     }
 
     async fn begin_replay(
@@ -433,21 +408,6 @@ impl Store for SqlStore {
             "release lease",
             verbs::release_lease,
             [operation, token, audit],
-            []
-        )
-    }
-
-    async fn act_on_saga(
-        &self,
-        operation: &NewOperation,
-        action: &SagaAction,
-        audit: &AuditRecord,
-    ) -> StoreResult<Begun> {
-        call!(
-            self,
-            "act on saga",
-            saga_move::act_on,
-            [operation, action, audit],
             []
         )
     }

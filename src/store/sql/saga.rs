@@ -1,14 +1,72 @@
-//! Looking at sagas.
+//! The sagas' side of the port, and looking at them. Moving them is in `saga_move`.
 
-use crate::model::ids::{EventId, SagaId};
-use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
-use crate::store::Value;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::model::audit::AuditRecord;
+use crate::model::ids::{ClaimToken, EventId, SagaId};
+use crate::model::saga::{Saga, SagaClaim, SagaState, SagaStep, StepState};
+use crate::store::{
+    Begun, Guarded, NewOperation, SagaAction, SagaClaimRequest, SagaStore, StoreResult, Value,
+};
 
 use super::claim::bind_ids;
 use super::db::Db;
 use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 use super::statement::{IDS_MAX, SagaStatements};
+use super::{SqlStore, call, saga_move};
+
+#[async_trait]
+impl SagaStore for SqlStore {
+    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>> {
+        call!(self, "sagas", list, [], [limit])
+    }
+
+    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>> {
+        call!(self, "saga", one, [id], [])
+    }
+
+    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>> {
+        call!(self, "sagas by prefix", by_prefix, [prefix], [])
+    }
+
+    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim> {
+        call!(self, "claim sagas", saga_move::claim, [request], [])
+    }
+
+    async fn postpone_saga(
+        &self,
+        token: &ClaimToken,
+        id: &SagaId,
+        error: &str,
+        pause: Duration,
+    ) -> StoreResult<Guarded> {
+        call!(
+            self,
+            "postpone saga",
+            saga_move::postpone,
+            [token, id, error],
+            [pause]
+        )
+    }
+
+    async fn act_on_saga(
+        &self,
+        operation: &NewOperation,
+        action: &SagaAction,
+        audit: &AuditRecord,
+    ) -> StoreResult<Begun> {
+        call!(
+            self,
+            "act on saga",
+            saga_move::act_on,
+            [operation, action, audit],
+            []
+        )
+    }
+}
 
 /// The statements, where a service has sagas.
 pub fn statements(db: &Db) -> SqlResult<&SagaStatements> {

@@ -20,8 +20,9 @@ use super::version::{Product, Server};
 
 /// Sessions that look: enough for three feeds at once, few enough not to be noticed.
 const READ_SESSIONS: u32 = 3;
-/// Sessions that write: two claimers saturate two cores (perf.md section 3), and two to spare.
-const WRITE_SESSIONS: u32 = 4;
+/// Sessions that write: a consumer's lanes hold one each while they work (at most 6), and two are left to
+/// the other workers. Two claimers saturate two cores (perf.md section 3).
+const WRITE_SESSIONS: u32 = 8;
 
 /// The pools of one database.
 pub struct Pools {

@@ -3,6 +3,8 @@
 mod alarm;
 mod arena;
 mod cases;
+#[expect(dead_code, reason = "other tests use more of it")]
+#[path = "../../support/node.rs"]
 mod node;
 mod rabbitmq;
 mod silence;

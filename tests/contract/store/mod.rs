@@ -81,6 +81,7 @@ cases! {
     dead_letters::p_01_p_04_p_07_bytes_and_headers_come_back_as_they_were,
     dead_letters::r_13_the_next_death_reopens_the_letter,
     dead_letters::b_14_a_redelivery_is_the_same_death,
+    dead_letters::b_14_a_redelivered_message_without_id_is_the_one_that_was_left_behind,
     dead_letters::b_14_two_identical_messages_without_id_are_two_letters,
     dead_letters::n_05_long_names_and_odd_texts_fit,
     dead_letters::groups_name_their_cause,

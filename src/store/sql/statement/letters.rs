@@ -97,10 +97,20 @@ JOIN {letters} l ON l.dead_letter_id = i.dead_letter_id
 WHERE i.operation_id = ? AND l.event_id IS NULL AND l.consumer_name = ? LIMIT 1{for_update}",
         /// Whether this very death is recorded. (dead_letter_id, fingerprint). Binds letter, fingerprint.
         has_death: "SELECT 1 FROM dead_letter_deaths WHERE dead_letter_id = ? AND fingerprint = ? LIMIT 1",
-        /// The letter without event id that has this death. (fingerprint). Binds fingerprint, consumer.
-        same_without_id: "SELECT l.dead_letter_id FROM dead_letter_deaths d
+        /// A letter without event id that has this death and was not acknowledged by the subscription that
+        /// stored it, locked. Range of deaths_fingerprint: the rows of one death under way. Binds first and
+        /// last fingerprint, own fingerprint, consumer.
+        same_without_id: "SELECT d.dead_letter_id, d.death_no FROM dead_letter_deaths d
 JOIN {letters} l ON l.dead_letter_id = d.dead_letter_id
-WHERE d.fingerprint = ? AND l.event_id IS NULL AND l.consumer_name = ? LIMIT 1",
+WHERE d.fingerprint > ? AND d.fingerprint < ? AND d.fingerprint <> ? AND l.event_id IS NULL
+  AND l.consumer_name = ? LIMIT 1{for_update}",
+        /// The death is held by another subscription now. Primary key, one row. Binds fingerprint, letter,
+        /// number.
+        hold_death: "UPDATE dead_letter_deaths SET fingerprint = ? WHERE dead_letter_id = ? AND death_no = ?",
+        /// Acknowledged: the digest stays, the subscription goes. deaths_fingerprint, the rows themselves.
+        /// Binds fingerprints.
+        settle_deaths: "UPDATE dead_letter_deaths SET fingerprint = SUBSTR(fingerprint, 1, 64)
+WHERE fingerprint IN ({ids})",
         /// A new letter; unique on (consumer, event). Binds see `death.rs`.
         insert: "INSERT INTO {letters} (dead_letter_id, consumer_name, event_id, aggregate_id, aggregate_version,
   event_type, message_at, failed_queue, source_exchange, source_routing_key, dead_letter_queue, reason,

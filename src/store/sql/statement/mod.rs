@@ -12,11 +12,13 @@ mod letters;
 mod outbox;
 mod parts;
 mod saga;
+mod waiting;
 
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements};
 pub use outbox::OutboxStatements;
 pub use saga::SagaStatements;
+pub use waiting::WaitingStatements;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,293 @@
+//! The versions a consumer has applied, and the events that wait for an earlier one.
+
+use std::time::Duration;
+
+use crate::model::count::Count;
+use crate::model::ids::{AggregateId, ConsumerName, EventId};
+use crate::model::message::{FieldTable, Message, Payload, Properties};
+use crate::model::waiting::{NewWaiting, Parked, WaitingEvent, WaitingSummary};
+use crate::store::{Guarded, Value};
+
+use super::db::Db;
+use super::exec::{Row, Session, limit, micros, text};
+use super::fault::{Fault, SqlResult};
+use super::statement::WaitingStatements;
+
+/// Rows a sweep looks at.
+const SWEEP: u64 = 10_000;
+
+/// The last applied version of a sequence, locked; a sequence nobody has seen begins at `base`.
+pub async fn lock_version(
+    session: &mut Session,
+    statements: &WaitingStatements,
+    consumer: &ConsumerName,
+    aggregate_id: &AggregateId,
+    base: i64,
+) -> SqlResult<i64> {
+    let key = [text(consumer.as_str()), text(aggregate_id.as_str())];
+    let found = session
+        .fetch_optional(&statements.lock_version, &key)
+        .await?;
+    if let Some(row) = found {
+        return row.int(0);
+    }
+    let [consumer, aggregate_id] = key;
+    let row = [consumer, aggregate_id, Value::Int(base)];
+    match session.execute(&statements.insert_version, &row).await {
+        Ok(_) => Ok(base),
+        // Another transaction began the sequence meanwhile: this one decides anew.
+        Err(fault) if fault.is_duplicate() => Err(Fault::Raced(
+            "another transaction began this sequence".to_owned(),
+        )),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Moves a locked sequence on.
+pub async fn set_version(
+    session: &mut Session,
+    statements: &WaitingStatements,
+    (consumer, aggregate_id): (&ConsumerName, &AggregateId),
+    from: i64,
+    to: i64,
+) -> SqlResult<Guarded> {
+    let values = [
+        Value::Int(to),
+        text(consumer.as_str()),
+        text(aggregate_id.as_str()),
+        Value::Int(from),
+    ];
+    let rows = session.execute(&statements.set_version, &values).await?;
+    Ok(guarded(rows))
+}
+
+const fn guarded(rows: u64) -> Guarded {
+    if rows == 1 {
+        Guarded::Done
+    } else {
+        Guarded::LostRace
+    }
+}
+
+/// Parks an event, or moves the deadline of one that waits already.
+pub async fn park(
+    session: &mut Session,
+    statements: &WaitingStatements,
+    waiting: &NewWaiting,
+) -> SqlResult<Parked> {
+    let mut properties: Properties = waiting.message.properties.clone();
+    let headers = std::mem::take(&mut properties.headers);
+    let sha256 = waiting.message.payload.sha256();
+    let (consumer, event_id) = (
+        text(waiting.consumer.as_str()),
+        text(waiting.event_id.as_str()),
+    );
+    let values = [
+        consumer.clone(),
+        event_id.clone(),
+        text(waiting.aggregate_id.as_str()),
+        Value::Int(waiting.version),
+        Value::Int(waiting.missing_version),
+        text(&waiting.exchange),
+        text(&waiting.routing_key),
+        json(&properties)?,
+        json(&headers)?,
+        Value::Bytes(waiting.message.payload.bytes().to_vec()),
+        text(&sha256),
+        micros(waiting.patience),
+    ];
+    match session.execute(&statements.park, &values).await {
+        Ok(_) => return Ok(Parked::Waiting),
+        Err(fault) if fault.is_duplicate() => {}
+        Err(fault) => return Err(fault),
+    }
+    let stored = session
+        .fetch_optional(&statements.digest, &[consumer.clone(), event_id.clone()])
+        .await?
+        .map(|row| row.text(0))
+        .transpose()?;
+    match stored {
+        Some(stored_sha256) if stored_sha256 != sha256 => Ok(Parked::Conflict { stored_sha256 }),
+        Some(_) => {
+            let values = [
+                Value::Int(waiting.missing_version),
+                micros(waiting.patience),
+                consumer,
+                event_id,
+            ];
+            session.execute(&statements.park_again, &values).await?;
+            Ok(Parked::Again)
+        }
+        // It was consumed or given up between the two statements: decide anew.
+        None => Err(Fault::Raced("the waiting event has just gone".to_owned())),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> SqlResult<Value> {
+    serde_json::to_string(value)
+        .map(text)
+        .map_err(|e| Fault::Invalid(format!("message cannot be written as JSON: {e}")))
+}
+
+/// Removes a waiting event within the transaction that consumes it.
+pub async fn forget(
+    session: &mut Session,
+    statements: &WaitingStatements,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+) -> SqlResult<u64> {
+    session
+        .execute(
+            &statements.forget,
+            &[text(consumer.as_str()), text(event_id.as_str())],
+        )
+        .await
+}
+
+/// The next waiting event of a sequence whose turn it is.
+pub async fn next(
+    db: &Db,
+    consumer: &ConsumerName,
+    aggregate_id: &AggregateId,
+) -> SqlResult<Option<WaitingEvent>> {
+    let values = [text(consumer.as_str()), text(aggregate_id.as_str())];
+    let row = db
+        .read()
+        .await?
+        .fetch_optional(&db.waiting()?.next_of, &values)
+        .await?;
+    row.as_ref().map(event_of).transpose()
+}
+
+/// Waiting events of any sequence whose turn it is.
+pub async fn ready(
+    db: &Db,
+    consumer: &ConsumerName,
+    rows_max: u32,
+) -> SqlResult<Vec<WaitingEvent>> {
+    let consumer = text(consumer.as_str());
+    let values = [
+        consumer.clone(),
+        limit(SWEEP),
+        consumer,
+        limit(u64::from(rows_max)),
+    ];
+    let rows = db
+        .read()
+        .await?
+        .fetch(&db.waiting()?.ready, &values)
+        .await?;
+    rows.iter().map(event_of).collect()
+}
+
+/// Takes overdue events for a while: one locking scan and one update by key each, in one transaction.
+pub async fn take_overdue(
+    db: &Db,
+    consumer: &ConsumerName,
+    rows_max: u32,
+    lease: Duration,
+) -> SqlResult<Vec<WaitingEvent>> {
+    let statements = db.waiting()?;
+    let name = text(consumer.as_str());
+    let mut session = db.transaction().await?;
+    let rows = session
+        .fetch(
+            &statements.overdue,
+            &[name.clone(), limit(u64::from(rows_max))],
+        )
+        .await?;
+    let events: Vec<WaitingEvent> = rows.iter().map(event_of).collect::<SqlResult<_>>()?;
+    for event in &events {
+        let values = [micros(lease), name.clone(), text(event.event_id.as_str())];
+        session.execute(&statements.take_overdue, &values).await?;
+    }
+    if events.is_empty() {
+        session.rollback().await?;
+    } else {
+        session.commit().await?;
+    }
+    Ok(events)
+}
+
+/// Removes an event of which a copy went on.
+pub async fn remove(
+    db: &Db,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+    attempts: i64,
+) -> SqlResult<Guarded> {
+    let values = [
+        text(consumer.as_str()),
+        text(event_id.as_str()),
+        Value::Int(attempts),
+    ];
+    let statement = &db.waiting()?.remove;
+    let rows = db.write().await?.execute(statement, &values).await?;
+    Ok(guarded(rows))
+}
+
+/// What waits for this service's consumer.
+pub async fn summary(db: &Db) -> SqlResult<Option<WaitingSummary>> {
+    let (Ok(inbox), Ok(statements)) = (db.inbox(), db.waiting()) else {
+        return Ok(None);
+    };
+    let consumer = text(inbox.consumer.as_str());
+    let values = [
+        consumer.clone(),
+        limit(db.count_cap.saturating_add(1)),
+        consumer.clone(),
+        consumer.clone(),
+        consumer,
+        limit(db.count_cap),
+    ];
+    let found = db
+        .read()
+        .await?
+        .fetch_optional(&statements.summary, &values)
+        .await;
+    let row = match found {
+        // Tables of an installation that was not migrated yet: nothing can wait in them.
+        Err(fault) if fault.is_missing_table() => return Ok(None),
+        other => {
+            other?.ok_or_else(|| Fault::unreadable("no answer to a count of waiting".to_owned()))?
+        }
+    };
+    let now = row.time(0)?;
+    Ok(Some(WaitingSummary {
+        count: Count::capped(row.count(1)?, db.count_cap),
+        oldest_s: row.time_or_null(2)?.map(|at| now.seconds_since(at)),
+        next_deadline_s: row.time_or_null(3)?.map(|at| at.seconds_since(now)),
+        untried_s: row.time_or_null(4)?.map(|at| now.seconds_since(at)),
+    }))
+}
+
+fn event_of(row: &Row) -> SqlResult<WaitingEvent> {
+    read_event(row).map_err(|fault| fault.in_table("waiting_events"))
+}
+
+fn read_event(row: &Row) -> SqlResult<WaitingEvent> {
+    let unreadable = |part: &str, e: &serde_json::Error| {
+        Fault::unreadable(format!("{part} cannot be read: {e}"))
+    };
+    let mut properties: Properties =
+        serde_json::from_str(&row.text(10)?).map_err(|e| unreadable("properties", &e))?;
+    let headers: FieldTable =
+        serde_json::from_str(&row.text(11)?).map_err(|e| unreadable("headers", &e))?;
+    properties.headers = headers;
+    Ok(WaitingEvent {
+        event_id: EventId::new(row.text(0)?),
+        aggregate_id: AggregateId::new(row.text(1)?),
+        version: row.int(2)?,
+        missing_version: row.int(3)?,
+        exchange: row.text(4)?,
+        routing_key: row.text(5)?,
+        parked_at: row.time(6)?,
+        attempted_at: row.time(7)?,
+        attempts: row.int(8)?,
+        deadline_at: row.time(9)?,
+        message: Message {
+            properties,
+            payload: Payload::new(row.bytes(12)?),
+        },
+    })
+}
