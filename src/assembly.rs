@@ -135,7 +135,7 @@ impl Services {
 
     fn program(&self) -> Program {
         if self.ports.context.environment == Environment::Sandbox {
-            sandbox::program(&self.ports, 0)
+            sandbox::program(&self.ports, sandbox::Chance::NONE)
         } else {
             Program::default()
         }

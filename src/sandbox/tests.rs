@@ -147,7 +147,7 @@ async fn a_dead_dispatcher_s_lease_stays_until_it_is_released_and_then_its_rows_
 #[tokio::test]
 async fn a_team_s_own_sandbox_is_not_consumed_by_ours() {
     let bench = Bench::with(|context| context.services.retain(|s| s.name != "payment")).await;
-    assert!(program(&bench.ports, SEED).handlers.is_empty());
+    assert!(program(&bench.ports, Chance::of(SEED)).handlers.is_empty());
     let named = ["consumer".to_owned()];
     let mut workers =
         crate::pipeline::build(&bench.ports, &named, &crate::pipeline::Program::default())
