@@ -70,6 +70,18 @@ impl Verb {
         }
     }
 
+    /// How the command line calls it.
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::SagaRetry => "saga retry",
+            Self::SagaQuery => "saga query",
+            Self::SagaCompensate => "saga compensate",
+            Self::SagaHandled => "saga handled",
+            Self::SagaAssign => "saga assign",
+            Self::Replay | Self::Repair | Self::Release | Self::Discard => self.word(),
+        }
+    }
+
     /// The verb of a word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| verb.word() == word)

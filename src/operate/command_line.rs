@@ -9,7 +9,7 @@ pub(super) struct CommandLine(String);
 impl CommandLine {
     /// `redrive <verb> <subject>`.
     pub fn new(verb: Verb, subject: &str) -> Self {
-        Self(format!("redrive {} {}", verb.word(), quoted(subject)))
+        Self(format!("redrive {} {}", verb.command(), quoted(subject)))
     }
 
     /// The same for a dead letter: with its consumer, because an event may be dead at several.

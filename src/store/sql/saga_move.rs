@@ -309,7 +309,8 @@ async fn moved_by_hand(
     action: &SagaAction,
 ) -> SqlResult<Option<Begun>> {
     let saga = &work.saga;
-    if saga.version != action.version {
+    // Who looks after it is no question of where it stands.
+    if saga.version != action.version && !matches!(action.manual, Manual::Assign(_)) {
         return Ok(Some(Begun::Drifted {
             what: format!(
                 "version {} and {} now, version {} in the plan",

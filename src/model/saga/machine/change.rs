@@ -222,7 +222,9 @@ impl Change<'_> {
         };
         set(step, side, StepState::InFlight, now);
         step.queries += 1;
-        step.timeout_at = Some(now.plus(limits.timeout));
+        // A message that lies in a dead-letter queue for hours is not asked about every few seconds.
+        let pause = self.policy.query.ceiling(as_count(step.queries));
+        step.timeout_at = Some(now.plus(limits.timeout.max(pause)));
         self.tell_if_asked_often(no, "it is still under way");
         Verdict::Moved
     }

@@ -1,5 +1,7 @@
 //! The reference pipeline from prepared tables to confirmed orders, on the embedded pipeline.
 
+mod flow;
+
 use super::*;
 use crate::pipeline::test_support::Bench;
 
