@@ -26,7 +26,7 @@ pub const INVENTORY: &[&str] = &[
 )",
     "CREATE TABLE IF NOT EXISTS reservations (
     order_no BIGINT NOT NULL PRIMARY KEY,
-    idempotency_key VARCHAR(191) NOT NULL UNIQUE,
+    idempotency_key VARCHAR(191) UNIQUE,
     sku VARCHAR(64) NOT NULL,
     quantity BIGINT NOT NULL,
     state VARCHAR(32) NOT NULL

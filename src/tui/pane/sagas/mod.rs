@@ -1,6 +1,8 @@
 //! Sagas: failed compensations on top, then what else a person has to see, then the overdue, then the
 //! stalest; steps as a track with both directions.
 
+#[cfg(test)]
+mod tests;
 mod view;
 
 use super::browser::{not_configured, short_id};

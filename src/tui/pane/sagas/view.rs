@@ -272,6 +272,9 @@ fn steps(saga: &Saga, world: &World, facts: &mut Facts) {
 
 /// The idempotency keys and the message of a step.
 fn keys(step: &SagaStep, facts: &mut Facts) {
+    if step.forward_key.is_none() && step.event_id.is_none() {
+        return;
+    }
     let mut line = vec![Span::new(format!("{:>2} key     ", step.no), Role::Dim)];
     line.push(match &step.forward_key {
         Some(key) => Span::new(key.clone(), Role::Text),
