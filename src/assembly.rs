@@ -172,7 +172,10 @@ fn broker(context: &Context) -> Result<Option<Arc<dyn Broker>>, ConfigError> {
         amqp => RabbitBroker::new(
             amqp.as_ref(),
             context.management.as_ref(),
-            Limits::default(),
+            Limits {
+                crash_points: context.environment.crash_points(),
+                ..Limits::default()
+            },
         )
         .map(Some),
     }

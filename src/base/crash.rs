@@ -12,11 +12,6 @@
 /// The crash points of one context. Without effect unless the context is a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashPoints {
-    /// Without the `drill` feature nobody asks.
-    #[cfg_attr(
-        not(feature = "drill"),
-        expect(dead_code, reason = "nothing is armed without the feature")
-    )]
     is_sandbox: bool,
 }
 

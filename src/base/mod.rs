@@ -11,3 +11,4 @@ pub mod mask;
 pub mod secret;
 pub mod tasks;
 pub mod text;
+pub mod tls;

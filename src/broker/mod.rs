@@ -74,8 +74,11 @@ pub enum PublishOutcome {
     Returned(String),
     /// The broker refused it (queue full, limit, quorum lost).
     Nacked,
-    /// Certainly not sent: too large for a frame (H-10), exchange not found (B-03), user-id (H-01), …
+    /// Certainly not sent, and the message is to blame: too large for a frame (H-10), exchange not
+    /// found (B-03), user-id (H-01), not permitted, …: sending it again changes nothing.
     Refused(String),
+    /// Certainly not sent, and the message is not to blame: no connection, an alarm (B-06), no time left.
+    Unsent(String),
     /// No confirm before the deadline or the connection: it may or may not be stored.
     Unknown(String),
 }
@@ -98,7 +101,7 @@ pub enum Flow {
 pub trait Publisher: Send + Sync {
     /// Publishes all (pipelined, persistent as the messages say, mandatory) and waits for their
     /// confirms at most `deadline`. One outcome a message, in order. Never fails as a whole: a broker
-    /// that cannot be reached yields `Refused` for what was certainly not sent, else `Unknown`.
+    /// that cannot be reached yields `Unsent` for what was certainly not sent, else `Unknown`.
     async fn publish(&self, messages: Vec<Outgoing>, deadline: Duration) -> Vec<PublishOutcome>;
     /// Whether the broker takes messages now.
     fn flow(&self) -> Flow;

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use crate::model::filter::{FilterKind, InService};
 use crate::model::ids::OperationId;
 use crate::model::operation::{ItemState, Operation};
+use crate::observe::operation_shown;
 use crate::observe::snapshot::Unread;
 
 use super::exit::Exit;
@@ -168,7 +169,11 @@ async fn show(session: &Session, id: &str) -> Outcome {
         .iter()
         .filter(|(service, _)| service.journal)
     {
-        match store.operation(&id).await {
+        let found = match store.operation(&id).await {
+            Ok(Some(operation)) => operation_shown(store, operation).await.map(Some),
+            other => other,
+        };
+        match found {
             Ok(None) => {}
             Ok(Some(operation)) => {
                 answer.item_of(&service.name, &operation)?;

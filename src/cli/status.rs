@@ -149,6 +149,10 @@ fn problems(
         let sagas = counted(Count::Exact(sagas), "saga");
         out.push(format!("{sagas} overdue, or failed to compensate"));
     }
+    if let Some(unknown) = flow.operations_unknown.filter(|n| n.floor() > 0) {
+        let operations = counted(unknown, "operation");
+        out.push(format!("{operations} with an unknown outcome"));
+    }
     out
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::section::Section;
 use super::{ConfigError, InboxPart, duration};
+use crate::model::dead_letter::retry_queue;
 
 /// Longest wait between two tries: a week, well under what a queue's time to live can hold.
 const DELAY_MAX: Duration = Duration::from_hours(24 * 7);
@@ -37,11 +38,6 @@ impl Default for ConsumerLimits {
             drain_limit: Duration::from_secs(8),
         }
     }
-}
-
-/// The queue in which messages of `queue` wait for `delay`.
-pub fn retry_queue(queue: &str, delay: Duration) -> String {
-    format!("{queue}.retry.{}", delay.as_millis())
 }
 
 pub(super) fn read(

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::section::Section;
 use super::{
-    ConfigError, Context, DispatcherSettings, Environment, OwnerRule, Thresholds, consuming,
+    ConfigError, Context, Environment, OwnerRule, Thresholds, consuming, dispatcher, retention,
     service, url,
 };
-use crate::base::backoff::Backoff;
 use crate::config::duration;
 use crate::model::operation::Verb;
 
@@ -38,6 +37,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "thresholds",
         "dispatcher",
         "consumer",
+        "retention",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -53,8 +53,10 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         ));
     }
     let thresholds = thresholds(section)?;
-    let dispatcher = dispatcher(section, &thresholds)?;
+    let dispatcher = dispatcher::read(section, &thresholds)?;
     let consumer = consuming::read(section, thresholds.statement_timeout)?;
+    let inbox_retention = section.duration("inbox_retention")?;
+    let retention = retention::read(section, inbox_retention)?;
     let context = Context {
         name: name.to_owned(),
         environment,
@@ -64,7 +66,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         services: service::read_all(section, &consumer)?,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
-        inbox_retention: section.duration("inbox_retention")?,
+        inbox_retention,
         ticket_pattern: ticket_pattern(section)?,
         unlock: section.duration("unlock")?.unwrap_or(UNLOCK),
         masked: section.names("masked")?.unwrap_or_default(),
@@ -72,6 +74,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         thresholds,
         dispatcher,
         consumer,
+        retention,
     };
     Ok(context)
 }
@@ -161,7 +164,7 @@ pub(super) fn positive(
     }
 }
 
-fn number(
+pub(super) fn number(
     section: &Section<'_>,
     key: &'static str,
     bounds: std::ops::RangeInclusive<u64>,
@@ -214,83 +217,4 @@ fn thresholds(context: &Section<'_>) -> Result<Thresholds, ConfigError> {
         ));
     }
     Ok(thresholds)
-}
-
-fn dispatcher(
-    context: &Section<'_>,
-    thresholds: &Thresholds,
-) -> Result<DispatcherSettings, ConfigError> {
-    let base = DispatcherSettings::default();
-    let Some(section) = context.section("dispatcher")? else {
-        return check_lease(context, base, thresholds).map(|()| base);
-    };
-    section.only(&[
-        "batch_rows",
-        "lease",
-        "send_deadline",
-        "attempts_max",
-        "backoff_base",
-        "backoff_cap",
-        "idle",
-    ])?;
-    let settings = DispatcherSettings {
-        batch_rows: number(&section, "batch_rows", 1..=10_000, base.batch_rows)?,
-        lease: positive(&section, "lease", base.lease)?,
-        send_deadline: positive(&section, "send_deadline", base.send_deadline)?,
-        attempts_max: number(&section, "attempts_max", 1..=1_000, base.attempts_max)?,
-        backoff: Backoff {
-            base: positive(&section, "backoff_base", base.backoff.base)?,
-            cap: positive(&section, "backoff_cap", base.backoff.cap)?,
-        },
-        idle: positive(&section, "idle", base.idle)?,
-    };
-    if settings.backoff.cap < settings.backoff.base {
-        return Err(section.error(
-            if section.has("backoff_cap") {
-                "backoff_cap"
-            } else {
-                "backoff_base"
-            },
-            format!(
-                "turns the backoff round: the first wait is up to {}, the longest {}",
-                duration::show(settings.backoff.base),
-                duration::show(settings.backoff.cap)
-            ),
-            "make backoff_cap at least backoff_base",
-        ));
-    }
-    check_lease(&section, settings, thresholds)?;
-    Ok(settings)
-}
-
-/// A batch must be confirmed *and* marked before its lease ends, else another dispatcher sends the
-/// same rows again while this one is still at work.
-fn check_lease(
-    section: &Section<'_>,
-    settings: DispatcherSettings,
-    thresholds: &Thresholds,
-) -> Result<(), ConfigError> {
-    let needed = settings
-        .send_deadline
-        .saturating_add(thresholds.statement_timeout);
-    if needed < settings.lease {
-        return Ok(());
-    }
-    let key = match (section.has("lease"), section.has("send_deadline")) {
-        (true, _) => "lease",
-        (false, true) => "send_deadline",
-        (false, false) => "",
-    };
-    Err(section.error(
-        key,
-        format!(
-            "a batch may outlive its lease: send_deadline {} + statement_timeout {} (the sent mark) = {}, \
-             which is not below lease {}",
-            duration::show(settings.send_deadline),
-            duration::show(thresholds.statement_timeout),
-            duration::show(needed),
-            duration::show(settings.lease)
-        ),
-        format!("make lease longer than {}", duration::show(needed)),
-    ))
 }

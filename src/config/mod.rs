@@ -3,10 +3,12 @@
 
 pub mod consuming;
 mod context;
+mod dispatcher;
 pub mod duration;
 pub mod init;
 mod interpolate;
 pub mod load;
+pub mod retention;
 mod section;
 mod service;
 pub mod show;
@@ -20,13 +22,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::backoff::Backoff;
 use crate::base::crash::CrashPoints;
 use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
 
 pub use consuming::ConsumerLimits;
+pub use dispatcher::{Contradiction, DispatcherSettings, Order};
+pub use retention::RetentionSettings;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +107,8 @@ pub struct Context {
     pub dispatcher: DispatcherSettings,
     /// The consumer runtime's limits.
     pub consumer: ConsumerLimits,
+    /// How inbox rows are forgotten.
+    pub retention: RetentionSettings,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.
@@ -213,39 +218,6 @@ impl Default for Thresholds {
             clock_skew: Duration::from_secs(2),
             proof_deadline: Duration::from_mins(1),
             publish_deadline: Duration::from_secs(10),
-        }
-    }
-}
-
-/// The dispatcher's limits; all have defaults.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DispatcherSettings {
-    /// Rows a claim.
-    pub batch_rows: u32,
-    /// How long a claim holds.
-    pub lease: Duration,
-    /// How long a batch may take to be confirmed; must be shorter than the lease.
-    pub send_deadline: Duration,
-    /// Attempts before a row fails for good.
-    pub attempts_max: u32,
-    /// Wait between attempts.
-    pub backoff: Backoff,
-    /// Pause when nothing was due.
-    pub idle: Duration,
-}
-
-impl Default for DispatcherSettings {
-    fn default() -> Self {
-        Self {
-            batch_rows: 200,
-            lease: Duration::from_secs(30),
-            send_deadline: Duration::from_secs(10),
-            attempts_max: 8,
-            backoff: Backoff {
-                base: Duration::from_millis(500),
-                cap: Duration::from_mins(5),
-            },
-            idle: Duration::from_millis(200),
         }
     }
 }

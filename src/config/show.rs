@@ -93,6 +93,7 @@ impl List<'_> {
         let limits = &context.thresholds;
         let d = &context.dispatcher;
         let c = &context.consumer;
+        let r = &context.retention;
         let values = [
             ("thresholds.refresh", duration::show(limits.refresh)),
             ("thresholds.stale_after", duration::show(limits.stale_after)),
@@ -115,9 +116,13 @@ impl List<'_> {
             ("dispatcher.lease", duration::show(d.lease)),
             ("dispatcher.send_deadline", duration::show(d.send_deadline)),
             ("dispatcher.attempts_max", d.attempts_max.to_string()),
+            ("dispatcher.give_up_after", duration::show(d.give_up_after)),
             ("dispatcher.backoff_base", duration::show(d.backoff.base)),
             ("dispatcher.backoff_cap", duration::show(d.backoff.cap)),
+            ("dispatcher.order", d.order.word().to_owned()),
             ("dispatcher.idle", duration::show(d.idle)),
+            ("dispatcher.reap_rows", d.reap_rows.to_string()),
+            ("dispatcher.reap_every", duration::show(d.reap_every)),
             ("consumer.prefetch", c.prefetch.to_string()),
             ("consumer.lanes", c.lanes.to_string()),
             (
@@ -133,10 +138,17 @@ impl List<'_> {
             ),
             ("consumer.time_limit", duration::show(c.time_limit)),
             ("consumer.drain_limit", duration::show(c.drain_limit)),
+            ("retention.archive", r.archive.to_string()),
+            ("retention.batch_rows", r.batch_rows.to_string()),
+            ("retention.interval", duration::show(r.interval)),
         ];
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));
         }
+        self.add(
+            format!("{path}.retention.replay_window"),
+            r.replay_window.map(duration::show),
+        );
     }
 
     fn service(&mut self, service: &Service, path: &str) {

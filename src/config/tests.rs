@@ -80,7 +80,7 @@ fn every_optional_key_is_read() {
         masked = ["customer.email"]
         owners = [{ consumer = "inventory", event_type = "order.*", owner = "mia" }]
         thresholds = { refresh = "2s", stale_after = "10s", statement_timeout = "1s", count_cap = 500, page_rows = 50, clock_skew = "1s", proof_deadline = "30s", publish_deadline = "5s" }
-        dispatcher = { batch_rows = 10, lease = "20s", send_deadline = "5s", attempts_max = 3, backoff_base = "1s", backoff_cap = "1m", idle = "1s" }
+        dispatcher = { batch_rows = 10, lease = "20s", send_deadline = "5s", attempts_max = 3, backoff_base = "1s", backoff_cap = "1m", give_up_after = "2h", order = "sequence", idle = "1s", reap_rows = 50, reap_every = "2s" }
         "#,
         SERVICE,
     )
@@ -93,6 +93,12 @@ fn every_optional_key_is_read() {
     assert_eq!(context.owners[0].owner, "mia");
     assert_eq!(context.thresholds.count_cap, 500);
     assert_eq!(context.dispatcher.backoff.cap, Duration::from_mins(1));
+    assert_eq!(context.dispatcher.order, super::Order::Sequence);
+    assert_eq!(
+        context.dispatcher.statement_timeout,
+        Duration::from_secs(1),
+        "the context's"
+    );
 }
 
 #[rstest]
@@ -127,9 +133,19 @@ fn every_optional_key_is_read() {
     "redrive.toml:3: contexts.a.amqp: does not start with a scheme that is known here; use amqp:, amqps:, embedded: (e.g. amqp://ops@mq.internal:5672/%2f)"
 )]
 #[case(
+    "dispatcher = { batch_rows = 10000, order = \"sequence\" }",
+    SERVICE,
+    "redrive.toml:3: contexts.a.dispatcher.batch_rows: a batch may not be sent in time: batch_rows 10000 × 2ms a row (order = \"sequence\") = 20s, which is above send_deadline 10s; make send_deadline at least 20s, or batch_rows smaller"
+)]
+#[case(
+    "dispatcher = { order = \"random\" }",
+    SERVICE,
+    "redrive.toml:3: contexts.a.dispatcher.order: is not an order; use \"due\" (oldest due first) or \"sequence\" (rows of one aggregate by version)"
+)]
+#[case(
     "dispatcher = { lease = \"10s\" }",
     SERVICE,
-    "redrive.toml:3: contexts.a.dispatcher.lease: a batch may outlive its lease: send_deadline 10s + statement_timeout 3s (the sent mark) = 13s, which is not below lease 10s; make lease longer than 13s"
+    "redrive.toml:3: contexts.a.dispatcher.lease: a batch may outlive its lease: statement_timeout 3s (the claim's answer) + send_deadline 10s + statement_timeout 3s (the sent mark) = 16s, which is not below lease 10s; make lease longer than 16s"
 )]
 #[case(
     "",

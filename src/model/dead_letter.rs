@@ -11,6 +11,8 @@
 //!  └── the next death of the same event reopens any of them
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Timestamp;
@@ -343,8 +345,21 @@ pub struct Origin {
     pub because: String,
 }
 
+/// The queue in which messages of `queue` wait for `delay` before they are tried again.
+pub fn retry_queue(queue: &str, delay: Duration) -> String {
+    format!("{queue}.retry.{}", delay.as_millis())
+}
+
+/// The work queue behind a name that [`retry_queue`] made.
+pub fn work_queue_of(retry_queue: &str) -> Option<&str> {
+    let (queue, delay) = retry_queue.rsplit_once(".retry.")?;
+    let is_delay = !delay.is_empty() && delay.bytes().all(|b| b.is_ascii_digit());
+    (is_delay && !queue.is_empty()).then_some(queue)
+}
+
 /// Picks the queue that failed out of a chain of deaths: the newest death that was a rejection or a
-/// delivery limit, and not an expiry in a retry queue; only when all expired, the newest (H-12).
+/// delivery limit, and not an expiry in a retry queue; only when all expired, the newest outside a
+/// retry queue of ours, else the queue that was retried (H-12).
 pub fn origin(deaths: &[BrokerDeath]) -> Origin {
     let chosen = deaths
         .iter()
@@ -359,7 +374,10 @@ pub fn origin(deaths: &[BrokerDeath]) -> Origin {
             )
         })
         .or_else(|| {
-            deaths.first().map(|death| {
+            let newest = deaths
+                .iter()
+                .find(|death| work_queue_of(&death.queue).is_none());
+            newest.or(deaths.first()).map(|death| {
                 (
                     death,
                     format!(
@@ -370,6 +388,16 @@ pub fn origin(deaths: &[BrokerDeath]) -> Origin {
             })
         });
     match chosen {
+        Some((death, _)) if work_queue_of(&death.queue).is_some() => Origin {
+            failed_queue: work_queue_of(&death.queue).map(str::to_owned),
+            reason: Some(death.reason.clone()),
+            count: Some(death.count),
+            // A retry queue is reached through the default exchange: where it came from is not told.
+            exchange: None,
+            routing_key: None,
+            time: death.time,
+            because: format!("it waited in {} and was not rejected since", death.queue),
+        },
         Some((death, because)) => Origin {
             failed_queue: Some(death.queue.clone()),
             reason: Some(death.reason.clone()),
@@ -421,5 +449,51 @@ mod tests {
         assert_eq!(origin.exchange.as_deref(), Some("orders"));
         assert_eq!(origin.routing_key.as_deref(), Some("order.placed"));
         assert!(origin.because.contains("rejected in billing.orders"));
+    }
+
+    fn death(queue: &str, reason: &str) -> BrokerDeath {
+        BrokerDeath {
+            queue: queue.into(),
+            reason: reason.into(),
+            count: 1,
+            exchange: String::new(),
+            routing_keys: vec![queue.into()],
+            time: None,
+        }
+    }
+
+    #[test]
+    fn h_12_a_retry_queue_of_ours_names_the_queue_that_failed() {
+        let waits = [
+            death("orders.retry.5000", "expired"),
+            death("orders.retry.1000", "expired"),
+        ];
+        let only_waits = origin(&waits);
+        assert_eq!(only_waits.failed_queue.as_deref(), Some("orders"));
+        assert_eq!(only_waits.exchange, None);
+        let mut then_expired = vec![death("orders.retry.5000", "expired")];
+        then_expired.push(death("orders.with.ttl", "expired"));
+        let found = origin(&then_expired).failed_queue;
+        assert_eq!(found.as_deref(), Some("orders.with.ttl"));
+        let mut then_rejected = waits.to_vec();
+        then_rejected.push(death("orders", "rejected"));
+        let found = origin(&then_rejected).failed_queue;
+        assert_eq!(found.as_deref(), Some("orders"));
+    }
+
+    #[test]
+    fn a_retry_queue_is_known_by_its_name() {
+        let name = retry_queue("a.retry.b", Duration::from_secs(5));
+        assert_eq!(name, "a.retry.b.retry.5000");
+        assert_eq!(work_queue_of(&name), Some("a.retry.b"));
+        for other in [
+            "orders",
+            "orders.retry",
+            "orders.retry.",
+            "orders.retry.5s",
+            ".retry.5",
+        ] {
+            assert_eq!(work_queue_of(other), None, "{other}");
+        }
     }
 }

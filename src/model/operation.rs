@@ -259,6 +259,57 @@ pub struct OperationItem {
     pub new_event_id: Option<EventId>,
 }
 
+impl OperationItem {
+    /// What is known of an item whose console is gone, when its lease has run out: where it stands,
+    /// and why. `None` while the console may be at work, and for items that no console holds.
+    pub fn abandoned_at(&self, database_now: Timestamp) -> Option<(ItemState, &'static str)> {
+        if self.lease_until.is_some_and(|until| until >= database_now) {
+            return None;
+        }
+        match self.state {
+            ItemState::Reserved => Some((
+                ItemState::Refused,
+                "never sent: its console stopped before publishing",
+            )),
+            ItemState::Publishing => Some((
+                ItemState::Unknown,
+                "its console stopped between publish and completion: it may have been sent",
+            )),
+            ItemState::Published
+            | ItemState::Consumed
+            | ItemState::DiedAgain
+            | ItemState::Unroutable
+            | ItemState::Refused
+            | ItemState::Unknown
+            | ItemState::Applied => None,
+        }
+    }
+}
+
+impl Operation {
+    /// True when a console holds one of its items, or held it when it stopped.
+    pub fn is_held(&self) -> bool {
+        self.items
+            .iter()
+            .any(|item| matches!(item.state, ItemState::Reserved | ItemState::Publishing))
+    }
+
+    /// The operation as it must be shown: an intent whose console is gone has an unknown outcome, even
+    /// while nobody who may write has recorded that.
+    pub fn shown_at(mut self, database_now: Timestamp) -> Self {
+        for item in &mut self.items {
+            if let Some((state, why)) = item.abandoned_at(database_now) {
+                item.state = state;
+                item.evidence = Some(why.to_owned());
+                if state == ItemState::Unknown {
+                    self.state = OperationState::Unknown;
+                }
+            }
+        }
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,10 +44,13 @@ impl Observer {
         match probe {
             Ok(latency) => {
                 let user = broker.user().map(|user| format!(" as {user}"));
+                let amqp = self.ports.context.amqp.as_ref();
+                let tls = amqp.is_some_and(|url| url.scheme() == "amqps");
                 let finding = format!(
-                    "{} reached{} in {:.1} ms",
+                    "{} reached{}{} in {:.1} ms",
                     broker.name(),
                     user.unwrap_or_default(),
+                    if tls { " over TLS" } else { "" },
                     latency.as_secs_f64() * 1e3
                 );
                 line(AMQP, CheckLevel::Ok, &finding)

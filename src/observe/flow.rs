@@ -10,11 +10,13 @@ use crate::broker::QueueFacts;
 use crate::config::{InboxPart, Service};
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterGroups;
+use crate::model::operation::OperationState;
 use crate::model::outbox::OutboxCounts;
 use crate::model::saga::Saga;
-use crate::store::Store;
+use crate::store::{Store, StoreResult};
 
 use super::Observer;
+use super::operation_shown;
 use super::queue_view::estimate_lag;
 use super::reader::{MANAGEMENT, joined};
 use super::snapshot::{ConsumerFlow, FlowSnapshot, PerService, Unread};
@@ -24,6 +26,9 @@ const INBOX_WINDOW: Duration = Duration::from_secs(10);
 
 /// Sagas looked at for the attention count: those needing it come first.
 const SAGAS_LOOKED_AT: u32 = 200;
+
+/// Unfinished operations looked at: there are few, or something is very wrong.
+const OPERATIONS_LOOKED_AT: u32 = 50;
 
 /// What the management API tells about the consumers' queues, by name.
 pub(super) type FactsByQueue = HashMap<String, QueueFacts>;
@@ -93,9 +98,22 @@ impl Observer {
                     .store(&service.name, "sagas", store.sagas(SAGAS_LOOKED_AT))
             },
         );
+        let unknown = self.of_services(
+            |service| service.journal,
+            |service, store| async move {
+                self.reader
+                    .store(&service.name, "operations", operations_unknown(store))
+                    .await
+            },
+        );
         let consumers = self.consumer_flows(facts);
-        let (outboxes, dead, sagas, consumers) = tokio::join!(outboxes, dead, sagas, consumers);
-        self.compose(outboxes, &dead, &sagas, consumers)
+        let (outboxes, dead, sagas, unknown, consumers) =
+            tokio::join!(outboxes, dead, sagas, unknown, consumers);
+        let mut flow = self.compose(outboxes, &dead, &sagas, consumers);
+        flow.unread
+            .extend(unknown.iter().filter_map(|part| part.unread.clone()));
+        flow.operations_unknown = sum(&unknown, |count| Some(*count));
+        flow
     }
 
     fn compose(
@@ -125,6 +143,7 @@ impl Observer {
             dead_open: sum(dead, |groups| groups.open),
             deaths_per_min: sum(dead, |groups| groups.deaths_last_minute).map(to_rate),
             sagas_attention: self.sagas_attention(sagas),
+            operations_unknown: None,
             outboxes,
             consumers,
             unread,
@@ -223,6 +242,25 @@ impl FlowSnapshot {
         let reasons: Vec<&str> = self.unread.iter().map(|u| u.reason.as_str()).collect();
         (!is_known && !reasons.is_empty()).then(|| joined(&reasons))
     }
+}
+
+/// Operations with an unknown outcome. A database without our journal has none.
+async fn operations_unknown(store: &Arc<dyn Store>) -> StoreResult<Count> {
+    if !store.facts().has_journal {
+        return Ok(Count::Exact(0));
+    }
+    let unfinished = store.unfinished_operations(OPERATIONS_LOOKED_AT).await?;
+    let is_cut = unfinished.len() >= usize::try_from(OPERATIONS_LOOKED_AT).unwrap_or(usize::MAX);
+    let mut unknown = 0;
+    for operation in unfinished {
+        let operation = operation_shown(store, operation).await?;
+        unknown += u64::from(operation.state == OperationState::Unknown);
+    }
+    Ok(if is_cut {
+        Count::AtLeast(unknown)
+    } else {
+        Count::Exact(unknown)
+    })
 }
 
 /// Publishes a second of all outboxes; one that cannot tell makes the sum unknown.

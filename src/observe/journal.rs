@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::Service;
 use crate::model::ids::OperationId;
 use crate::model::operation::{Operation, OperationState};
-use crate::store::Store;
+use crate::store::{Store, StoreResult};
 
 use super::Observer;
 use super::reader::nothing_read;
@@ -40,6 +40,16 @@ impl FinishedOperations {
         }
         known.insert(operation.operation_id.clone(), operation.clone());
     }
+}
+
+/// The operation as it must be shown. The lease of a console is judged by the database's clock, which
+/// is asked only while there is such a lease.
+pub(crate) async fn shown(store: &Arc<dyn Store>, operation: Operation) -> StoreResult<Operation> {
+    if !operation.is_held() {
+        return Ok(operation);
+    }
+    let now = store.probe().await?.database_now;
+    Ok(operation.shown_at(now))
 }
 
 impl Observer {
@@ -84,7 +94,11 @@ impl Observer {
                 .await?;
             let operation = whole.unwrap_or(row);
             self.finished.remember(&operation);
-            out.push(operation);
+            out.push(
+                self.reader
+                    .store(&service.name, "operations", shown(store, operation))
+                    .await?,
+            );
         }
         Ok(out)
     }

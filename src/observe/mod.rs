@@ -23,6 +23,8 @@ pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use journal::shown as operation_shown;
+
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};

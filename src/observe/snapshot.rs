@@ -231,6 +231,8 @@ pub struct FlowSnapshot {
     pub deaths_per_min: Option<f64>,
     /// Sagas that need a person, and those past their deadline; `None` = not known or no sagas.
     pub sagas_attention: Option<u64>,
+    /// Operations whose outcome nobody knows; `None` when a journal is unread, or there is none.
+    pub operations_unknown: Option<Count>,
     /// Parts that could not be read.
     pub unread: Vec<Unread>,
 }

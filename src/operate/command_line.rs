@@ -1,45 +1,57 @@
 //! An action as the command line that does the same, quoted for a POSIX shell.
+//!
+//! The context is always named: pasted into a shell whose default is another one, a shorter line
+//! would act there.
 
 use crate::model::dead_letter::DeadLetter;
 use crate::model::operation::Verb;
 
 /// Builds one command line.
-pub(super) struct CommandLine(String);
+pub(super) struct CommandLine<'a> {
+    text: String,
+    context: &'a str,
+}
 
-impl CommandLine {
-    /// `redrive <verb> <subject>`.
-    pub fn new(verb: Verb, subject: &str) -> Self {
-        Self(format!("redrive {} {}", verb.command(), quoted(subject)))
+impl<'a> CommandLine<'a> {
+    /// `redrive <verb> <subject>`, in the context of that name.
+    pub fn new(context: &'a str, verb: Verb, subject: &str) -> Self {
+        let text = format!("redrive {} {}", verb.command(), quoted(subject));
+        Self { text, context }
     }
 
     /// The same for a dead letter: with its consumer, because an event may be dead at several.
-    pub fn of_letter(verb: Verb, letter: &DeadLetter) -> Self {
-        Self::new(verb, &super::wording::subject(letter))
+    pub fn of_letter(context: &'a str, verb: Verb, letter: &DeadLetter) -> Self {
+        Self::new(context, verb, &super::wording::subject(letter))
             .option("--consumer", letter.consumer.as_str())
     }
 
     /// Adds `--name value`.
     pub fn option(mut self, name: &str, value: &str) -> Self {
-        self.0.push(' ');
-        self.0.push_str(name);
-        self.0.push(' ');
-        self.0.push_str(&quoted(value));
+        self.text.push(' ');
+        self.text.push_str(name);
+        self.text.push(' ');
+        self.text.push_str(&quoted(value));
         self
     }
 
     /// Adds `--name` when `is_set`.
     pub fn flag(mut self, name: &str, is_set: bool) -> Self {
         if is_set {
-            self.0.push(' ');
-            self.0.push_str(name);
+            self.text.push(' ');
+            self.text.push_str(name);
         }
         self
     }
 
+    /// The line up to its context: what prints the plan and changes nothing.
+    pub fn dry(self) -> String {
+        let context = self.context;
+        self.option("--context", context).text
+    }
+
     /// The line, with the reason left to be written.
-    pub fn finish(mut self) -> String {
-        self.0.push_str(" --reason … --apply");
-        self.0
+    pub fn finish(self) -> String {
+        self.dry() + " --reason … --apply"
     }
 }
 
@@ -59,7 +71,7 @@ mod tests {
 
     #[test]
     fn words_are_quoted_only_when_a_shell_would_split_them() {
-        let line = CommandLine::new(Verb::Replay, "018f3c1e-7d2a")
+        let line = CommandLine::new("shop prod", Verb::Replay, "018f3c1e-7d2a")
             .option("--consumer", "it's odd")
             .option("--to-queue", "billing.orders ")
             .flag("--through-exchange", true)
@@ -67,7 +79,7 @@ mod tests {
             .finish();
         assert_eq!(
             line,
-            r"redrive replay 018f3c1e-7d2a --consumer 'it'\''s odd' --to-queue 'billing.orders ' --through-exchange --reason … --apply"
+            r"redrive replay 018f3c1e-7d2a --consumer 'it'\''s odd' --to-queue 'billing.orders ' --through-exchange --context 'shop prod' --reason … --apply"
         );
         assert_eq!(quoted(""), "''");
         assert_eq!(quoted("\u{1b}[2J"), "'␛[2J'");

@@ -45,7 +45,7 @@ pub(super) async fn plan(
         verb: Verb::Discard,
         service,
         headline: headline(letter, desk.ports.clock.now()),
-        command_line: CommandLine::of_letter(Verb::Discard, letter)
+        command_line: CommandLine::of_letter(&desk.ports.context.name, Verb::Discard, letter)
             .flag("--resolved", is_resolved)
             .finish(),
         frozen: Frozen::Close {

@@ -41,8 +41,9 @@ impl Desk {
                 "journal",
                 Level::Refusal,
                 format!(
-                    "{service} keeps no operations and no audit log; create their tables with: redrive migrate --service {service} --apply",
-                    service = draft.service
+                    "{service} keeps no operations and no audit log; create their tables with: redrive migrate --service {service} --context {context} --apply",
+                    service = draft.service,
+                    context = context.name
                 ),
             ));
         }

@@ -139,6 +139,52 @@ pub(super) async fn inbox(
     }
 }
 
+/// How far back a consumer remembers, and what it says of an event that its inbox does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Memory {
+    /// Ids processed at or before this may have been forgotten.
+    pub horizon: Look<Timestamp>,
+    /// The event's row in the archive.
+    pub archived: Look<InboxRow>,
+    /// The last version of the letter's sequence that was applied.
+    pub applied: Look<i64>,
+}
+
+/// What the letter's consumer remembers beside its inbox.
+pub(super) async fn memory(desk: &Desk, letter: &DeadLetter) -> Memory {
+    let nothing = |why: &str| Memory {
+        horizon: Look::NotConfigured(why.to_owned()),
+        archived: Look::NotConfigured(why.to_owned()),
+        applied: Look::NotConfigured(why.to_owned()),
+    };
+    let Some(service) = desk.ports.context.service_of_consumer(&letter.consumer) else {
+        return nothing("no service of this context has its inbox");
+    };
+    let store = match desk.store(&service.name) {
+        Ok(store) => store,
+        Err(error) => return nothing(&error.to_string()),
+    };
+    let archived = async {
+        match &letter.event_id {
+            Some(id) => Look::from_read(store.archived_inbox_row(&letter.consumer, id).await),
+            None => Look::NotConfigured("the message carries no event id".to_owned()),
+        }
+    };
+    let applied = async {
+        match &letter.aggregate_id {
+            Some(key) => Look::from_read(store.applied_version(&letter.consumer, key).await),
+            None => Look::NotConfigured("the message carries no business key".to_owned()),
+        }
+    };
+    let (horizon, archived, applied) =
+        futures::join!(store.inbox_horizon(&letter.consumer), archived, applied);
+    Memory {
+        horizon: Look::from_read(horizon),
+        archived,
+        applied,
+    }
+}
+
 /// The event in every outbox of the context.
 pub(super) async fn originals(desk: &Desk, event_id: Option<&EventId>) -> Originals {
     let Some(event_id) = event_id else {

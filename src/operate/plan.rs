@@ -183,6 +183,16 @@ pub struct ConfirmRules {
     pub told: Option<String>,
 }
 
+impl ConfirmRules {
+    /// Whether `given` is a ticket these rules take, so that a screen can say no before anything is
+    /// sent off; [`super::Operator::apply`] asks the same again.
+    pub fn takes_ticket(&self, given: &str) -> bool {
+        self.ticket_pattern
+            .as_ref()
+            .is_none_or(|pattern| super::guard::is_ticket(pattern, given))
+    }
+}
+
 /// The frozen plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {

@@ -40,7 +40,7 @@ pub(super) async fn plan(
         verb: Verb::Release,
         service,
         headline: headline.join("  "),
-        command_line: CommandLine::new(Verb::Release, token.as_str())
+        command_line: CommandLine::new(&desk.ports.context.name, Verb::Release, token.as_str())
             .option("--service", service)
             .finish(),
         frozen: Frozen::Release {

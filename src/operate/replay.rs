@@ -56,14 +56,16 @@ pub(super) async fn plan(
     let counted = replays_of(&detail.message);
     detail.letter.replays = detail.letter.replays.max(counted);
     let letter = &detail.letter;
-    let (route, (holder, inbox, originals)) = join(route::route(desk, letter, wish), async {
-        futures::join!(
-            look::holder(desk, service, letter),
-            look::inbox(desk, &letter.consumer, letter.event_id.as_ref()),
-            look::originals(desk, letter.event_id.as_ref()),
-        )
-    })
-    .await;
+    let (route, (holder, inbox, originals, memory)) =
+        join(route::route(desk, letter, wish), async {
+            futures::join!(
+                look::holder(desk, service, letter),
+                look::inbox(desk, &letter.consumer, letter.event_id.as_ref()),
+                look::originals(desk, letter.event_id.as_ref()),
+                look::memory(desk, letter),
+            )
+        })
+        .await;
     let neighbours = look::neighbours(desk, letter, &originals).await;
 
     let operation_id = OperationId::generate();
@@ -85,6 +87,7 @@ pub(super) async fn plan(
         detail: &detail,
         holder,
         inbox,
+        memory,
         originals,
         neighbours,
         size: prepared.size,
@@ -94,7 +97,7 @@ pub(super) async fn plan(
         verb: Verb::Replay,
         service,
         headline: wording::headline(letter, facts.now),
-        command_line: command_line(letter, wish, overrides),
+        command_line: command_line(&desk.ports.context.name, letter, wish, overrides),
         frozen: Frozen::Replay {
             dead_letter_id: letter.dead_letter_id.clone(),
             version: letter.version,
@@ -116,11 +119,12 @@ pub(super) async fn plan(
 }
 
 fn command_line(
+    context: &str,
     letter: &crate::model::dead_letter::DeadLetter,
     wish: Wish<'_>,
     overrides: &[String],
 ) -> String {
-    let mut line = CommandLine::of_letter(Verb::Replay, letter)
+    let mut line = CommandLine::of_letter(context, Verb::Replay, letter)
         .flag("--through-exchange", wish.through_exchange);
     if let Some(queue) = wish.to_queue {
         line = line.option("--to-queue", queue);
@@ -430,7 +434,9 @@ fn judged(outcome: &PublishOutcome, plan: &Plan) -> (ItemState, String) {
             ItemState::Refused,
             "refused by broker (nack): queue full or limit".to_owned(),
         ),
-        PublishOutcome::Refused(why) => (ItemState::Refused, format!("not sent: {}", safe(why))),
+        PublishOutcome::Refused(why) | PublishOutcome::Unsent(why) => {
+            (ItemState::Refused, format!("not sent: {}", safe(why)))
+        }
         PublishOutcome::Unknown(why) => (
             ItemState::Unknown,
             format!(

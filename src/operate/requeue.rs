@@ -43,7 +43,7 @@ pub(super) async fn plan(
 ) -> Result<Plan, OperateError> {
     let event = event(desk, service, id).await?;
     let row = &event.row;
-    let mut command_line = CommandLine::new(Verb::Replay, id.as_str());
+    let mut command_line = CommandLine::new(&desk.ports.context.name, Verb::Replay, id.as_str());
     for check in overrides {
         command_line = command_line.option("--override", check);
     }

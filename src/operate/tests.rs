@@ -34,7 +34,7 @@ async fn r_03_a_replay_goes_to_the_failed_queue_only_and_is_proven_by_the_inbox(
     assert_eq!(
         plan.command_line,
         format!(
-            "redrive replay {} --consumer inventory --reason … --apply",
+            "redrive replay {} --consumer inventory --context demo --reason … --apply",
             letter.event.event_id
         )
     );

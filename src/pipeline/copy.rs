@@ -66,6 +66,7 @@ impl Copier {
             }),
             Some(PublishOutcome::Nacked) => uncertain("refused by broker (nack)".to_owned()),
             Some(PublishOutcome::Refused(why)) => uncertain(format!("refused: {why}")),
+            Some(PublishOutcome::Unsent(why)) => uncertain(format!("not sent: {why}")),
             Some(PublishOutcome::Unknown(why)) => {
                 uncertain(format!("unknown whether stored: {why}"))
             }

@@ -3,28 +3,45 @@
 
 use crate::broker::Outgoing;
 use crate::config::OutboxPart;
-use crate::model::message::{FieldTable, FieldValue, Message, Properties};
-use crate::model::outbox::OutboxEvent;
+use crate::model::message::{FieldValue, Message, Properties};
+use crate::model::outbox::{OutboxEvent, OutboxRow};
 
 /// `delivery_mode` of a message that survives a broker restart.
 const PERSISTENT: u8 = 2;
 
 /// Builds the message of an event. The same row always gives the same message.
 pub fn message_of(event: &OutboxEvent, part: &OutboxPart) -> Outgoing {
-    let row = &event.row;
-    Outgoing {
-        exchange: event
-            .exchange
-            .clone()
-            .unwrap_or_else(|| part.exchange.clone()),
-        routing_key: event
-            .routing_key
-            .clone()
-            .unwrap_or_else(|| row.event_type.clone()),
+    into_message(event.clone(), part).1
+}
+
+/// The row, and its message made of the rest without copying the payload.
+pub fn into_message(event: OutboxEvent, part: &OutboxPart) -> (OutboxRow, Outgoing) {
+    let row = event.row;
+    let mut headers = event.headers;
+    // The producer's headers, then what the columns say: a column wins over a header of its name,
+    // since the console and the inbox go by columns.
+    if let Some(id) = &row.aggregate_id {
+        headers.set("aggregate_id", FieldValue::text(id.as_str()));
+    }
+    if let Some(version) = row.aggregate_version {
+        headers.set("aggregate_version", FieldValue::I64(version));
+    }
+    if let Some(version) = event.schema_version {
+        headers.set("schema_version", FieldValue::I64(version));
+    }
+    if let Some(trace) = event.trace_id {
+        headers.set(trace_header(&trace), FieldValue::Text(trace));
+    }
+    if let Some(cause) = event.causation_id {
+        headers.set("causation_id", FieldValue::Text(cause));
+    }
+    let out = Outgoing {
+        exchange: event.exchange.unwrap_or_else(|| part.exchange.clone()),
+        routing_key: event.routing_key.unwrap_or_else(|| row.event_type.clone()),
         message: Message {
             properties: Properties {
                 content_type: Some("application/json".to_owned()),
-                headers: headers_of(event),
+                headers,
                 delivery_mode: Some(PERSISTENT),
                 message_id: Some(row.event_id.to_string()),
                 timestamp: row
@@ -33,31 +50,10 @@ pub fn message_of(event: &OutboxEvent, part: &OutboxPart) -> Outgoing {
                 kind: Some(row.event_type.clone()),
                 ..Properties::default()
             },
-            payload: event.payload.clone(),
+            payload: event.payload,
         },
-    }
-}
-
-/// The producer's headers, then what the columns say: a column wins over a header of its name,
-/// since the console and the inbox go by columns.
-fn headers_of(event: &OutboxEvent) -> FieldTable {
-    let mut headers = event.headers.clone();
-    if let Some(id) = &event.row.aggregate_id {
-        headers.set("aggregate_id", FieldValue::text(id.as_str()));
-    }
-    if let Some(version) = event.row.aggregate_version {
-        headers.set("aggregate_version", FieldValue::I64(version));
-    }
-    if let Some(version) = event.schema_version {
-        headers.set("schema_version", FieldValue::I64(version));
-    }
-    if let Some(trace) = &event.trace_id {
-        headers.set(trace_header(trace), FieldValue::text(trace));
-    }
-    if let Some(cause) = &event.causation_id {
-        headers.set("causation_id", FieldValue::text(cause));
-    }
-    headers
+    };
+    (row, out)
 }
 
 /// A W3C `traceparent` has dashes (`00-<trace>-<span>-01`); a bare trace id has none.
@@ -75,7 +71,7 @@ pub(crate) mod tests {
     use crate::base::clock::Timestamp;
     use crate::model::ids::{AggregateId, EventId};
     use crate::model::message::Payload;
-    use crate::model::outbox::{OutboxRow, OutboxState};
+    use crate::model::outbox::OutboxState;
 
     pub(crate) fn event(id: &str) -> OutboxEvent {
         OutboxEvent {

@@ -8,7 +8,9 @@ pub mod dead_letter_collector;
 pub mod death;
 pub mod dispatcher;
 pub mod headers;
+pub mod inbox_archiver;
 pub mod message;
+pub mod reaper;
 pub mod saga_coordinator;
 mod subscription;
 pub mod supervisor;
@@ -32,6 +34,8 @@ use absent::Absent;
 use consumer::{Consumer, ConsumerSettings, Handler};
 use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
+use inbox_archiver::Archiver;
+use reaper::Reaper;
 use saga_coordinator::{Coordinator, CoordinatorSettings, Definitions};
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
@@ -150,11 +154,16 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 4] = [
+pub const WORKERS: [WorkerKind; 6] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
         make: make_dispatcher,
+    },
+    WorkerKind {
+        name: reaper::NAME,
+        about: "sets an outbox's rows back whose lease has run out",
+        make: make_reaper,
     },
     WorkerKind {
         name: consumer::NAME,
@@ -170,6 +179,11 @@ pub const WORKERS: [WorkerKind; 4] = [
         name: saga_coordinator::NAME,
         about: "moves sagas on by their timers: time-outs, questions, commands, compensation",
         make: make_saga_coordinator,
+    },
+    WorkerKind {
+        name: inbox_archiver::NAME,
+        about: "moves inbox rows that are older than inbox_retention out of the inbox, a batch at a time",
+        make: make_archiver,
     },
 ];
 
@@ -235,7 +249,21 @@ fn make_dispatcher(part: &Part<'_>) -> Made {
         part.ports.context.dispatcher,
         part.connected(),
     )
-    .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
+    .map(|worker| {
+        let crash_points = part.ports.context.environment.crash_points();
+        Some(Box::new(worker.with_crash_points(crash_points)) as Box<dyn Worker>)
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_reaper(part: &Part<'_>) -> Made {
+    Ok(part.service.outbox.as_ref().map(|_| {
+        Box::new(Reaper::new(
+            &part.service.name,
+            part.ports.context.dispatcher,
+            Arc::clone(part.store),
+        )) as Box<dyn Worker>
+    }))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
@@ -258,7 +286,10 @@ fn make_saga_coordinator(part: &Part<'_>) -> Made {
         &part.service.name,
         Arc::clone(part.store),
         part.program.sagas.clone(),
-        CoordinatorSettings::default(),
+        CoordinatorSettings {
+            crash_points: part.ports.context.environment.crash_points(),
+            ..CoordinatorSettings::default()
+        },
     )
     .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
 }
@@ -281,6 +312,14 @@ fn make_consumer(part: &Part<'_>) -> Made {
         None if part.is_named => Some(Box::new(Absent::new(name, inbox.consumer.as_str()))),
         None => None,
     })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
+fn make_archiver(part: &Part<'_>) -> Made {
+    Ok(
+        Archiver::new(part.ports, part.service, part.store, part.is_named)
+            .map(|worker| Box::new(worker) as Box<dyn Worker>),
+    )
 }
 
 /// What a panic said, if it said it in text.

@@ -23,7 +23,7 @@ mod topology;
 use std::sync::Arc;
 
 use crate::config::Environment;
-use crate::pipeline::{Worker, dispatcher};
+use crate::pipeline::{Worker, dispatcher, reaper};
 use crate::ports::Ports;
 
 pub use event::{Customer, GIFT, Order, SKUS, SOLD_OUT};
@@ -84,8 +84,10 @@ pub fn workers(ports: &Ports, seed: u64) -> Result<Vec<Box<dyn Worker>>, String>
     let program = program(ports, Chance::of(seed));
     let mut workers = crate::pipeline::build(ports, &[], &program)?;
     if let Some(standby) = standby::Standby::new(ports)? {
+        // Its dead predecessor's lease waits for a person: no reaper there.
         workers.retain(|worker| {
-            (worker.name(), worker.service()) != (dispatcher::NAME, standby::SERVICE)
+            worker.service() != standby::SERVICE
+                || ![dispatcher::NAME, reaper::NAME].contains(&worker.name())
         });
         workers.push(Box::new(standby));
     }

@@ -15,7 +15,7 @@ use crate::base::secret::SecretUrl;
 use crate::broker::{NewQueue, Topology};
 use crate::config::{
     ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart,
-    OutboxPart, OwnerRule, SagaPart, Service, Thresholds,
+    OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
 };
 use crate::model::operation::Verb;
 
@@ -100,12 +100,17 @@ pub fn demo_context(directory: &Path) -> Context {
                 base: Duration::from_millis(500),
                 cap: Duration::from_secs(20),
             },
-            idle: Duration::from_millis(200),
+            ..DispatcherSettings::default()
         },
         consumer: ConsumerLimits {
             // Shorter than the default: whoever looks at the demo sees a retry end.
             retry_delays: vec![Duration::from_secs(1), Duration::from_secs(3)],
             ..ConsumerLimits::default()
+        },
+        retention: RetentionSettings {
+            // The demo's files stay small.
+            archive: false,
+            ..RetentionSettings::default()
         },
     }
 }

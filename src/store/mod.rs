@@ -226,6 +226,24 @@ pub struct Claim {
     pub token: ClaimToken,
     /// Rows in the order they should go out.
     pub events: Vec<OutboxEvent>,
+    /// Rows under the claim that cannot be read, and why: no attempt will ever help.
+    pub unreadable: Vec<(EventId, String)>,
+    /// Rows that were due and stay because an earlier one of their aggregate is not sent; their time
+    /// was put off.
+    pub held: u64,
+    /// The database's clock at the claim.
+    pub claimed_at: Timestamp,
+}
+
+/// Expired rows that went back to pending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reaped {
+    /// How many.
+    pub rows: u64,
+    /// By the claim that lost them; `None` where the layout has no token.
+    pub claims: Vec<(Option<ClaimToken>, u64)>,
+    /// Seconds the oldest lease was overdue.
+    pub overdue_s: f64,
 }
 
 /// What becomes of a row whose attempt failed.
@@ -499,7 +517,7 @@ pub trait Store: InboxStore + SagaStore {
 
     // ---- the dispatcher ------------------------------------------------------------------------
 
-    /// Claims due rows, oldest due first.
+    /// Claims due rows, oldest due first. Rows under an expired lease are the reaper's.
     async fn claim_batch(&self, request: &ClaimRequest) -> StoreResult<Claim>;
     /// Marks rows sent; returns how many still belonged to the token (invariant: check it).
     async fn complete(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64>;
@@ -513,6 +531,15 @@ pub trait Store: InboxStore + SagaStore {
     ) -> StoreResult<u64>;
     /// Gives rows back untried (attempt not counted): shutdown or a blocked broker.
     async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64>;
+    /// As [`Store::claim_batch`], but of each aggregate only rows with no earlier unsent row outside
+    /// the claim, in version order; the others are held. `Unsupported` says which column or index is
+    /// missing.
+    async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim>;
+    /// Rows held by a row that went out at last are due at once: later versions of these aggregates.
+    async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64>;
+    /// Rows whose lease has run out back to pending, at most `limit`, guarded by state *and* time on the
+    /// database's clock. Attempts stay. `Unsupported` where the layout has no lease.
+    async fn reap(&self, limit: u32) -> StoreResult<Reaped>;
 
     // ---- consumers and the collector -----------------------------------------------------------
 

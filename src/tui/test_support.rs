@@ -101,6 +101,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         owners: Vec::new(),
         thresholds: Thresholds::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        retention: crate::config::RetentionSettings::default(),
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),
@@ -217,6 +218,7 @@ pub fn flow() -> Fresh {
         dead_open: Some(Count::Exact(41)),
         deaths_per_min: Some(3.0),
         sagas_attention: Some(1),
+        operations_unknown: Some(Count::Exact(0)),
         unread: Vec::new(),
     }))
 }
@@ -229,6 +231,7 @@ pub fn flow_calm() -> Fresh {
         dead_open: Some(Count::Exact(0)),
         deaths_per_min: Some(0.0),
         sagas_attention: None,
+        operations_unknown: None,
         unread: Vec::new(),
     }))
 }
@@ -796,7 +799,7 @@ pub fn plan() -> Plan {
         ],
         diff: None,
         command_line: format!(
-            "redrive replay {} --consumer inventory --reason … --apply",
+            "redrive replay {} --consumer inventory --context shop --reason … --apply",
             event_id(1)
         ),
         confirm: ConfirmRules::default(),

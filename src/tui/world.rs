@@ -156,7 +156,7 @@ pub struct World {
     pub paused_at: Option<Timestamp>,
     /// Looks.
     pub theme: Theme,
-    /// Since when each unread part is unread.
+    /// Since when each unread part is unread: `feed/part`, or `feed/` for the feed as a whole.
     since: BTreeMap<String, Timestamp>,
     /// The generation of the last question for another page, by feed.
     asked: BTreeMap<&'static str, u64>,
@@ -194,19 +194,29 @@ impl World {
         };
         self.readings.take(fresh);
         let standing = self.readings.standing(feed);
+        let whole = format!("{feed}/");
         let mut now_unread: Vec<String> = standing
             .unread
             .iter()
-            .map(|unread| format!("{feed}/{}", unread.what))
+            .map(|unread| format!("{whole}{}", unread.what))
             .collect();
         if standing.problem.is_some() {
-            now_unread.push(format!("{feed}/"));
+            now_unread.push(whole.clone());
         }
-        let prefix = format!("{feed}/");
-        self.since
-            .retain(|key, _| !key.starts_with(&prefix) || now_unread.contains(key));
+        let before: BTreeMap<String, Timestamp> = self
+            .since
+            .extract_if(whole.clone().., |key, _| key.starts_with(&whole))
+            .collect();
+        // A failure that changes its form is still the same trouble: its first time stays. A part that
+        // fails beside others that failed before is a new one.
+        let is_new_form = !now_unread.iter().any(|key| before.contains_key(key));
+        let inherited = before
+            .get(&whole)
+            .or_else(|| before.values().min().filter(|_| is_new_form))
+            .copied();
         for key in now_unread {
-            self.since.entry(key).or_insert(self.now);
+            let since = before.get(&key).copied().or(inherited).unwrap_or(self.now);
+            self.since.insert(key, since);
         }
     }
 
@@ -305,5 +315,98 @@ impl World {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Environment;
+    use crate::tui::test_support::{context, now, outbox, theme, unread};
+
+    const FEED: &str = "outbox";
+
+    /// A reading of the outboxes: of those services that failed, or with no value at all.
+    fn failing(services: &[&str], problem: Option<&str>) -> Fresh {
+        let Fresh::Outbox(mut reading) = outbox(1) else {
+            unreachable!("outbox() reads outboxes");
+        };
+        let mut value = reading.value.as_deref().cloned().unwrap_or_default();
+        value
+            .services
+            .extend(services.iter().map(|service| unread(service, FEED)));
+        reading.value = problem.is_none().then(|| value.into());
+        reading.problem = problem.map(str::to_owned);
+        Fresh::Outbox(reading)
+    }
+
+    #[test]
+    fn a_trouble_that_changes_its_form_keeps_its_first_time() {
+        let mut world = World::new(
+            context(Environment::Staging),
+            now(),
+            crate::operate::plan::Access::Writable,
+            theme(),
+        );
+        let mut take = |minutes: u64, fresh: Fresh| {
+            world.now = now().plus(Duration::from_mins(minutes));
+            let Fresh::Outbox(reading) = fresh else {
+                unreachable!("only outboxes are read here");
+            };
+            world.take(Fresh::Outbox(Reading {
+                read_at: Some(world.now),
+                ..reading
+            }));
+            world.problems(FEED).join(" | ")
+        };
+        let first = now().to_clock();
+        let at = |minutes| now().plus(Duration::from_mins(minutes)).to_clock();
+        let says = |text: &str, part: &str, since: &str| {
+            assert!(
+                text.split(" | ")
+                    .any(|line| line.contains(part) && line.contains(&format!("since {since}"))),
+                "{part} since {since}: {text}"
+            );
+        };
+
+        // The same words, other words, a part of it instead of the whole, another part instead: one
+        // trouble.
+        says(
+            &take(0, failing(&[], Some("connection refused"))),
+            "refused",
+            &first,
+        );
+        says(
+            &take(1, failing(&[], Some("timed out"))),
+            "timed out",
+            &first,
+        );
+        says(
+            &take(2, failing(&["orders"], None)),
+            "outbox of orders",
+            &first,
+        );
+        says(
+            &take(3, failing(&["inventory"], None)),
+            "outbox of inventory",
+            &first,
+        );
+        // A part that fails beside it is a new one.
+        let text = take(4, failing(&["inventory", "orders"], None));
+        says(&text, "outbox of inventory", &first);
+        says(&text, "outbox of orders", &at(4));
+        // And the whole is as old as the oldest of its parts.
+        says(
+            &take(5, failing(&[], Some("timed out"))),
+            "timed out",
+            &first,
+        );
+        // Once all was well, it is a new trouble.
+        assert_eq!(take(6, failing(&[], None)), "");
+        says(
+            &take(7, failing(&["orders"], None)),
+            "outbox of orders",
+            &at(7),
+        );
     }
 }

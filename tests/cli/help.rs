@@ -75,7 +75,7 @@ fn x_09_wrong_usage_has_its_own_code() {
         &["replay"],
         &["replay", "x", "--yes"],
         &["repair", "x"],
-        &["worker", "reaper"],
+        &["worker", "plumber"],
     ] {
         let run = home.run(arguments).exits(2);
         assert!(run.stdout.is_empty(), "{}", run.stdout);

@@ -34,7 +34,7 @@ fn items(answer: &Value) -> &Vec<Value> {
 }
 
 /// What a replay must keep, property by property; all 14 are named so that none is forgotten (H-06).
-fn assert_same_message(first: &Seen, again: &Seen) {
+pub fn assert_same_message(first: &Seen, again: &Seen) {
     let (before, after) = (&first.properties, &again.properties);
     assert_eq!(first.body, again.body, "the bytes");
     assert_eq!(before.content_type(), after.content_type());

@@ -37,7 +37,7 @@ async fn b_14_killed_between_commit_and_ack_each_message_is_one_row() {
         .iter()
         .map(|(properties, body)| (properties.clone(), body.as_slice()))
         .collect();
-    shop.put(&lent).await;
+    shop.put(QUEUE, &lent).await;
     shop.arrives(QUEUE, 100).await;
     assert_eq!(shop.consume(false).await.len(), 100);
     shop.arrives(DLQ, 100).await;

@@ -8,10 +8,23 @@
     reason = "a story that cannot go on fails; clippy knows only #[test] functions as tests"
 )]
 
+#[path = "../support/pty.rs"]
+mod pty;
+
+mod at_the_screen;
 mod attach;
+mod away;
 mod collector;
 mod crash;
+mod dispatcher;
+mod kept;
+mod letter_tabs;
+mod many_letters;
+#[path = "../support/node.rs"]
+mod node;
 mod redrive;
 mod reference;
+mod secrets;
 mod shop;
+mod tls;
 mod two_consoles;

@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
+
 use tokio::process::{Child, Command};
+
+use crate::pty;
 
 /// One console: the binary with a configuration file.
 pub struct Console {
     config: PathBuf,
     home: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 /// Where the workers of a story log.
@@ -26,7 +30,17 @@ pub struct Answer {
 impl Console {
     pub fn new(config: PathBuf, home: &Path) -> Self {
         let home = home.to_owned();
-        Self { config, home }
+        Self {
+            config,
+            home,
+            environment: Vec::new(),
+        }
+    }
+
+    /// With one more environment variable.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -36,6 +50,7 @@ impl Console {
             .env("HOME", &self.home)
             .env("USER", "mia")
             .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .envs(self.environment.iter().cloned())
             .arg("--config")
             .arg(&self.config)
             .args(["--output", "json"])
@@ -73,6 +88,25 @@ impl Console {
             answer.json
         );
         answer.json
+    }
+
+    /// The text of its configuration.
+    pub fn configuration(&self) -> String {
+        std::fs::read_to_string(&self.config).expect("readable")
+    }
+
+    /// Opens the full-screen console on a context.
+    pub fn open(
+        &self,
+        size: pty::Size,
+        context: &str,
+        environment: &[(&str, &str)],
+    ) -> pty::Console {
+        let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let (config, home) = (path(&self.config), path(&self.home));
+        let environment = [&[("HOME", home.as_str())], environment].concat();
+        let arguments = ["--config", &config, "--context", context];
+        pty::Console::start(size, &arguments, &environment)
     }
 
     /// Starts a run that stops for ever at a crash point.

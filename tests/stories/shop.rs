@@ -2,6 +2,7 @@
 //! and a consumer that rejects what it cannot read.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,18 +13,21 @@ use lapin::options::{
     BasicAckOptions, BasicGetOptions, BasicPublishOptions, BasicRejectOptions,
     ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
 use tokio::io::AsyncWriteExt as _;
 
+use super::node::Node;
 use super::redrive::Console;
 
 /// Longest wait for a fact that must come.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const QUEUE: &str = "inventory.orders";
 pub const DLQ: &str = "inventory.orders.dlq";
+pub const SANDBOX: &str = "shop";
+pub const PRODUCTION: &str = "shop-prod";
 pub const OTHER_QUEUE: &str = "audit.orders";
 
 /// One event of the shop.
@@ -32,6 +36,7 @@ pub struct Event {
     pub id: String,
     pub key: String,
     pub version: i64,
+    pub encoding: &'static str,
     pub body: Vec<u8>,
 }
 
@@ -43,6 +48,7 @@ impl Event {
             id: uuid::Uuid::now_v7().to_string(),
             key: (8_800 + number).to_string(),
             version: 1,
+            encoding: "identity",
             body: format!(r#"{{"order_id":4634343214213523454,"total":1.10{sku}}}"#).into_bytes(),
         }
     }
@@ -70,15 +76,45 @@ impl Seen {
     }
 }
 
+/// Where a shop's servers are; without database and virtual host.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    pub mariadb: String,
+    pub amqp: String,
+    pub management: String,
+}
+
+impl Servers {
+    /// The servers all tests share.
+    pub fn shared() -> Self {
+        Self {
+            mariadb: server("REDRIVE_TEST_MARIADB_URL"),
+            amqp: server("REDRIVE_TEST_AMQP_URL"),
+            management: server("REDRIVE_TEST_MANAGEMENT_URL"),
+        }
+    }
+
+    /// A test's own servers.
+    pub fn of(node: &Node) -> Self {
+        Self {
+            mariadb: node.variable("REDRIVE_TEST_MARIADB_URL"),
+            amqp: node.variable("REDRIVE_TEST_AMQP_URL"),
+            management: node.variable("REDRIVE_TEST_MANAGEMENT_URL"),
+        }
+    }
+}
+
 /// The pipeline.
 pub struct Shop {
     pub orders: MySqlPool,
     pub inventory: MySqlPool,
     pub console: Console,
+    pub config: PathBuf,
+    pub vhost: String,
+    servers: Servers,
     amqp_url: String,
-    vhost: String,
     channel: Channel,
-    _connection: Connection,
+    connection: Connection,
     folder: tempfile::TempDir,
 }
 
@@ -86,7 +122,7 @@ pub fn server(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this through tests/run"))
 }
 
-async fn python(arguments: &[&str], input: &str) {
+pub async fn python(arguments: &[&str], input: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/shop.py");
     let mut child = tokio::process::Command::new(server("REDRIVE_TEST_PYTHON"))
         .arg(script)
@@ -110,39 +146,31 @@ async fn python(arguments: &[&str], input: &str) {
 impl Shop {
     /// Opens a shop of its own for one story, native tables in both databases.
     pub async fn open(story: &str) -> Self {
+        Self::open_on(story, Servers::shared()).await
+    }
+
+    /// The same on other servers.
+    pub async fn open_on(story: &str, servers: Servers) -> Self {
         let suffix = format!("{story}_{}", uuid::Uuid::now_v7().simple());
-        let mariadb = server("REDRIVE_TEST_MARIADB_URL");
+        let mariadb = servers.mariadb.clone();
         let database = |service: &str| format!("{service}_{}", &suffix[..suffix.len().min(50)]);
         let vhost = format!("story/{suffix}");
-        let amqp = server("REDRIVE_TEST_AMQP_URL");
-        let amqp = amqp.trim_end_matches("%2f").trim_end_matches('/');
-        python(
-            &[
-                "declare",
-                amqp,
-                &server("REDRIVE_TEST_MANAGEMENT_URL"),
-                &vhost,
-            ],
-            "",
-        )
-        .await;
+        let amqp = servers.amqp.trim_end_matches("%2f").trim_end_matches('/');
+        python(&["declare", amqp, &servers.management, &vhost], "").await;
         let amqp_url = format!("{amqp}/{}", vhost.replace('/', "%2f"));
-        let connection = Connection::connect(&amqp_url, ConnectionProperties::default())
-            .await
-            .expect("the broker is there");
-        let channel = connection.create_channel().await.expect("a channel");
+        let (connection, channel) = connect(&amqp_url).await;
         let orders = create(&mariadb, &database("orders")).await;
         let inventory = create(&mariadb, &database("inventory")).await;
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("redrive.toml");
         let text = config_text(
             &amqp_url,
-            &mariadb,
+            &servers,
             &database("orders"),
             &database("inventory"),
         );
         std::fs::write(&config, text).expect("a configuration");
-        let console = Console::new(config, folder.path());
+        let console = Console::new(config.clone(), folder.path());
         for service in ["orders", "inventory"] {
             console
                 .run(&["migrate", "--service", service, "--apply"])
@@ -159,12 +187,50 @@ impl Shop {
             orders,
             inventory,
             console,
-            amqp_url,
+            config,
             vhost,
+            servers,
+            amqp_url,
             channel,
-            _connection: connection,
+            connection,
             folder,
         }
+    }
+
+    /// Another connection, after the broker was away.
+    pub async fn reconnect(&mut self) {
+        (self.connection, self.channel) = connect(&self.amqp_url).await;
+    }
+
+    /// A channel on a connection of its own.
+    pub async fn channel(&self) -> (Connection, Channel) {
+        connect(&self.amqp_url).await
+    }
+
+    /// The consumer's queue again, as a classic one that keeps what is persistent.
+    pub async fn make_queue_classic(&self) {
+        self.delete_queue(QUEUE).await;
+        let durable = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let mut arguments = FieldTable::default();
+        let exchange = AMQPValue::LongString("shop.dead".into());
+        arguments.insert("x-dead-letter-exchange".into(), exchange);
+        self.channel
+            .queue_declare(QUEUE.into(), durable, arguments)
+            .await
+            .expect("declared");
+    }
+
+    /// Opens a shop with dead letters of these events in its table; what the consumer saw of them.
+    pub async fn with_dead_letters(story: &str, events: &[Event]) -> (Self, Vec<Seen>) {
+        let shop = Self::open(story).await;
+        shop.publish(events).await;
+        let seen = shop.consume_at_least(events.len(), false).await;
+        let died = seen.iter().filter(|seen| !seen.is_accepted).count();
+        shop.collect(died).await;
+        (shop, seen)
     }
 
     /// Writes the events to the outbox as sent, and publishes them as the shop does.
@@ -195,7 +261,7 @@ impl Shop {
     fn line(event: &Event) -> String {
         let line = serde_json::json!({
             "id": event.id, "type": "order.created", "key": event.key, "version": event.version,
-            "body": STANDARD.encode(&event.body),
+            "encoding": event.encoding, "body": STANDARD.encode(&event.body),
         });
         format!("{line}\n")
     }
@@ -204,8 +270,8 @@ impl Shop {
         python(&["publish", &self.amqp_url], lines).await;
     }
 
-    /// Puts messages into the consumer's queue with these properties, each confirmed.
-    pub async fn put(&self, messages: &[(BasicProperties, &[u8])]) {
+    /// Puts messages into a queue with these properties, each confirmed.
+    pub async fn put(&self, queue: &str, messages: &[(BasicProperties, &[u8])]) {
         self.channel
             .confirm_select(ConfirmSelectOptions::default())
             .await
@@ -217,7 +283,7 @@ impl Shop {
             };
             let confirm = self
                 .channel
-                .basic_publish("".into(), QUEUE.into(), options, body, properties.clone())
+                .basic_publish("".into(), queue.into(), options, body, properties.clone())
                 .await
                 .expect("published")
                 .await
@@ -233,6 +299,20 @@ impl Shop {
     pub async fn count(&self, statement: &'static str) -> i64 {
         let row = sqlx::query(statement).fetch_one(&self.inventory).await;
         row.expect("a row").get(0)
+    }
+
+    /// Name of the inventory's database.
+    pub fn database(&self) -> String {
+        let options = self.inventory.connect_options();
+        options.get_database().unwrap_or_default().to_owned()
+    }
+
+    /// Changes the inventory's database.
+    pub async fn change(&self, statement: &'static str) {
+        sqlx::query(statement)
+            .execute(&self.inventory)
+            .await
+            .expect("changed");
     }
 
     /// Consumes until the queue is empty. Without a sku an event is rejected, unless `is_fixed`.
@@ -295,6 +375,23 @@ impl Shop {
         }
     }
 
+    /// Takes everything that is ready in a queue, and acknowledges it.
+    pub async fn take(&self, queue: &str) -> Vec<Seen> {
+        let mut taken = Vec::new();
+        while let Some(message) = self.get(queue).await {
+            let delivery = message.delivery;
+            let acked = delivery.acker.ack(BasicAckOptions::default()).await;
+            acked.expect("an ack");
+            taken.push(Seen {
+                properties: delivery.properties.clone(),
+                body: delivery.data,
+                exchange: delivery.exchange.to_string(),
+                is_accepted: true,
+            });
+        }
+        taken
+    }
+
     async fn get(&self, queue: &str) -> Option<lapin::message::BasicGetMessage> {
         self.channel
             .basic_get(queue.into(), BasicGetOptions::default())
@@ -347,6 +444,11 @@ impl Shop {
         .await;
     }
 
+    /// Where its files are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// How often an event took effect.
     pub async fn effects(&self, event: &Event) -> i64 {
         self.number("SELECT COUNT(*) FROM effects WHERE event_id = ?", &event.id)
@@ -373,6 +475,7 @@ impl Shop {
 
     /// Removes what the story made on the shared servers.
     pub async fn close(self) {
+        drop(self.connection.close(200, "OK".into()).await);
         for pool in [&self.orders, &self.inventory] {
             let options = pool.connect_options();
             let name = options.get_database().unwrap_or_default();
@@ -383,15 +486,7 @@ impl Shop {
                 .expect("dropped");
             pool.close().await;
         }
-        python(
-            &[
-                "remove",
-                &server("REDRIVE_TEST_MANAGEMENT_URL"),
-                &self.vhost,
-            ],
-            "",
-        )
-        .await;
+        python(&["remove", &self.servers.management, &self.vhost], "").await;
         self.folder.close().expect("removed");
     }
 }
@@ -429,29 +524,52 @@ pub async fn create(server: &str, database: &str) -> MySqlPool {
         .expect("connects")
 }
 
-fn config_text(amqp: &str, mariadb: &str, orders: &str, inventory: &str) -> String {
-    let management = server("REDRIVE_TEST_MANAGEMENT_URL");
-    format!(
-        r#"
-default_context = "shop"
-[contexts.shop]
-environment = "sandbox"
+async fn connect(url: &str) -> (Connection, Channel) {
+    let connection = Connection::connect(url, ConnectionProperties::default())
+        .await
+        .expect("the broker is there");
+    let channel = connection.create_channel().await.expect("a channel");
+    (connection, channel)
+}
+
+/// Two contexts on the same servers: one to play with, and one as careful as production.
+fn config_text(amqp: &str, servers: &Servers, orders: &str, inventory: &str) -> String {
+    let Servers {
+        mariadb,
+        management,
+        ..
+    } = servers;
+    let context = |name: &str, rules: &str| {
+        format!(
+            r#"
+[contexts.{name}]
+{rules}
 amqp = "{amqp}"
 management = "{management}"
-[contexts.shop.thresholds]
+[contexts.{name}.thresholds]
 # A reservation outlives publish_deadline + 8 statement_timeouts: short, so that stories end.
 publish_deadline = "3s"
-statement_timeout = "500ms"
-[[contexts.shop.services]]
+statement_timeout = "1s"
+[[contexts.{name}.services]]
 name = "orders"
 database = "{mariadb}/{orders}"
 outbox = {{ layout = "native", exchange = "shop.events" }}
-[[contexts.shop.services]]
+[[contexts.{name}.services]]
 name = "inventory"
 database = "{mariadb}/{inventory}"
 inbox = {{ layout = "native", consumer = "inventory", queue = "{QUEUE}" }}
 outbox = {{ layout = "native", exchange = "shop.events" }}
 dead_letters = {{ layout = "native", queues = ["{DLQ}"] }}
 "#
-    )
+        )
+    };
+    [
+        "default_context = \"shop\"".to_owned(),
+        context(SANDBOX, "environment = \"sandbox\""),
+        context(
+            PRODUCTION,
+            "environment = \"production\"\nticket_pattern = \"OPS-####\"",
+        ),
+    ]
+    .concat()
 }

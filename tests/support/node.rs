@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::process::Stdio;
 
-use redrive::base::secret::SecretUrl;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -94,16 +93,6 @@ impl Node {
             }
         }
         panic!("tests/run --servers-only ended before its servers were ready");
-    }
-
-    /// AMQP URL of the first node.
-    pub fn amqp(&self) -> SecretUrl {
-        SecretUrl::new(self.variable("REDRIVE_TEST_AMQP_URL"))
-    }
-
-    /// Management URL of the first node.
-    pub fn management(&self) -> SecretUrl {
-        SecretUrl::new(self.variable("REDRIVE_TEST_MANAGEMENT_URL"))
     }
 
     /// Runs the first node's own tool and gives what it printed.

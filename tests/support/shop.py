@@ -2,7 +2,9 @@
 properties and headers of every type its client knows.
 
     shop.py declare AMQP_URL MANAGEMENT_URL VHOST    makes the vhost, exchanges, queues and bindings
-    shop.py publish AMQP_URL                         one message a line on stdin: {"id", "type", "key", "version", "body"}
+    shop.py publish AMQP_URL                         one message a line on stdin: {"id", "type", "key", "version", "encoding", "body"}
+    shop.py account MANAGEMENT_URL VHOST NAME PASSWORD    makes an account of its own for the vhost
+    shop.py forget MANAGEMENT_URL NAME               removes it
     shop.py remove MANAGEMENT_URL VHOST              removes the vhost with everything in it
 
 AMQP_URL of `declare` names no vhost. The body of a line is base64. Fails loudly; prints nothing.
@@ -96,7 +98,7 @@ def publish(amqp_url):
         message = json.loads(line)
         properties = pika.BasicProperties(
             content_type="application/vnd.shop.order+json;v=2",
-            content_encoding="identity",
+            content_encoding=message["encoding"],
             headers=headers(message),
             delivery_mode=2,
             priority=7,
@@ -115,9 +117,23 @@ def publish(amqp_url):
     connection.close()
 
 
+def account(management_url, vhost, name, password):
+    manage("PUT", management_url, f"users/{name}", {"password": password, "tags": "monitoring"})
+    manage(
+        "PUT",
+        management_url,
+        f"permissions/{urllib.parse.quote(vhost, safe='')}/{name}",
+        {"configure": ".*", "write": ".*", "read": ".*"},
+    )
+
+
+def forget(management_url, name):
+    manage("DELETE", management_url, f"users/{name}")
+
+
 def remove(management_url, vhost):
     manage("DELETE", management_url, f"vhosts/{urllib.parse.quote(vhost, safe='')}")
 
 
 if __name__ == "__main__":
-    {"declare": declare, "publish": publish, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    {"declare": declare, "publish": publish, "account": account, "forget": forget, "remove": remove}[sys.argv[1]](*sys.argv[2:])

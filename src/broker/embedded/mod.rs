@@ -253,13 +253,12 @@ impl Publisher for EmbeddedPublisher {
                 Flow::Open => break,
                 Flow::Unknown => {
                     let why = "the embedded broker is stopped".to_owned();
-                    return vec![PublishOutcome::Refused(why); count];
+                    return vec![PublishOutcome::Unsent(why); count];
                 }
                 Flow::Blocked(reason) => {
                     if tokio::time::timeout_at(until, changed).await.is_err() {
-                        let why =
-                            format!("no confirm within {deadline:?}: broker blocked: {reason}");
-                        return vec![PublishOutcome::Unknown(why); count];
+                        let why = format!("broker blocked for {deadline:?}: {reason}");
+                        return vec![PublishOutcome::Unsent(why); count];
                     }
                 }
             }

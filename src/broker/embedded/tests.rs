@@ -33,7 +33,8 @@ async fn broker(queues: Vec<NewQueue>) -> std::sync::Arc<EmbeddedBroker> {
 }
 
 #[tokio::test]
-async fn b_06_a_blocked_broker_answers_unknown_after_the_deadline_and_confirms_once_released() {
+async fn b_06_a_blocked_broker_says_after_the_deadline_that_nothing_was_sent_and_confirms_once_released()
+ {
     let broker = broker(vec![NewQueue {
         name: "work".into(),
         ..NewQueue::default()
@@ -48,7 +49,7 @@ async fn b_06_a_blocked_broker_answers_unknown_after_the_deadline_and_confirms_o
             Duration::from_millis(5),
         )
         .await;
-    assert!(matches!(&outcomes[..], [PublishOutcome::Unknown(why)] if why.contains("memory")));
+    assert!(matches!(&outcomes[..], [PublishOutcome::Unsent(why)] if why.contains("memory")));
     assert_eq!(
         broker.depth("work").await.expect("depth").map(|d| d.ready),
         Some(0)

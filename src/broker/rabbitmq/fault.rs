@@ -3,6 +3,7 @@
 use lapin::uri::AMQPUri;
 use lapin::{Error, ErrorKind};
 
+use crate::base::tls;
 use crate::broker::BrokerError;
 
 /// The kind of an error on an open connection.
@@ -43,7 +44,9 @@ pub(super) fn connect_fault(error: &Error, uri: &AMQPUri) -> BrokerError {
             "virtual host {:?} does not exist at {place}",
             uri.vhost
         )),
-        BrokerError::Unavailable(text) => BrokerError::Unavailable(format!("{place}: {text}")),
+        BrokerError::Unavailable(text) => BrokerError::Unavailable(
+            tls::explained(&text, &place).unwrap_or_else(|| format!("{place}: {text}")),
+        ),
         other => other,
     }
 }

@@ -2,11 +2,13 @@
 //! shares it, and shares a running attempt to open it: a storm of callers makes one attempt, and a
 //! failed attempt is followed by a wait with jitter (B-08).
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt};
+use lapin::tcp::{AMQPUriTcpExt as _, OwnedTLSConfig};
 use lapin::uri::AMQPUri;
 use lapin::{Channel, Connection, ConnectionProperties, Event};
 use tokio::sync::watch;
@@ -240,6 +242,24 @@ impl Live {
     }
 }
 
+/// TCP and TLS first, then AMQP over them. Left to lapin alone, each attempt that reaches nobody leaves a
+/// task behind for ever, and a worker may try for a whole weekend (B-07).
+async fn connect(uri: &AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
+    let runtime = lapin::runtime::default_runtime()?;
+    let config = OwnedTLSConfig::default();
+    let stream = uri
+        .connect_with_config_async(config.as_ref(), &runtime)
+        .await?;
+    let once = Mutex::new(Some(stream));
+    let connected = async move |_, _| {
+        once.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted).into())
+    };
+    Connection::connector(uri.clone(), runtime, connected, properties).await
+}
+
 async fn open(
     purpose: &'static str,
     uri: AMQPUri,
@@ -250,8 +270,7 @@ async fn open(
         .with_client_property("product".into(), "redrive".into())
         .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
         .with_connection_name(format!("redrive {purpose}").into());
-    let connecting = Connection::connect_uri(uri.clone(), properties);
-    let connection = match timeout(limits.connect, connecting).await {
+    let connection = match timeout(limits.connect, connect(&uri, properties)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return Err(connect_fault(&error, &uri)),
         Err(_) => {

@@ -21,6 +21,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use crate::base::crash::CrashPoints;
 use crate::base::secret::SecretUrl;
 use crate::base::tasks::Tasks;
 use crate::broker::{
@@ -54,6 +55,8 @@ pub struct Limits {
     pub http: Duration,
     /// Messages in flight on one channel.
     pub in_flight_max: usize,
+    /// For drills.
+    pub crash_points: CrashPoints,
 }
 
 impl Default for Limits {
@@ -64,6 +67,7 @@ impl Default for Limits {
             http: Duration::from_secs(3),
             // From 256 on, lapin's throughput does not grow any more.
             in_flight_max: 1024,
+            crash_points: CrashPoints::new(false),
         }
     }
 }

@@ -73,7 +73,7 @@ async fn an_unreachable_broker_refuses_what_it_was_never_sent() {
         .await;
     assert!(
         outcomes.iter().all(
-            |outcome| matches!(outcome, PublishOutcome::Refused(why) if why.contains("not reachable"))
+            |outcome| matches!(outcome, PublishOutcome::Unsent(why) if why.contains("not reachable"))
         ),
         "{outcomes:?}"
     );

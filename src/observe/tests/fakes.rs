@@ -32,6 +32,7 @@ use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim};
 use crate::model::waiting::{WaitingEvent, WaitingSummary};
 use crate::ports::Ports;
+use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
     ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, SagaAction,
@@ -213,6 +214,25 @@ impl InboxStore for FakeStore {
     async fn waiting_summary(&self) -> StoreResult<Option<WaitingSummary>> {
         self.answer("waiting_summary", None).await
     }
+    async fn applied_version(&self, _: &ConsumerName, _: &AggregateId) -> StoreResult<Option<i64>> {
+        self.unused()
+    }
+    async fn archive_inbox(&self, _: &ArchiveRequest) -> StoreResult<Archived> {
+        self.unused()
+    }
+    async fn inbox_horizon(&self, _: &ConsumerName) -> StoreResult<Option<Timestamp>> {
+        self.unused()
+    }
+    async fn archived_inbox_row(
+        &self,
+        _: &ConsumerName,
+        _: &EventId,
+    ) -> StoreResult<Option<InboxRow>> {
+        self.unused()
+    }
+    async fn oldest_unresolved(&self) -> StoreResult<Option<f64>> {
+        self.unused()
+    }
 }
 
 #[async_trait]
@@ -323,7 +343,7 @@ impl Store for FakeStore {
         self.answer("operation", None).await
     }
     async fn unfinished_operations(&self, _: u32) -> StoreResult<Vec<Operation>> {
-        self.unused()
+        self.answer("unfinished_operations", Vec::new()).await
     }
     async fn audit_page(&self, _: Option<i64>, _: u32) -> StoreResult<Vec<AuditEntry>> {
         self.answer("audit_page", Vec::new()).await
@@ -332,6 +352,15 @@ impl Store for FakeStore {
         self.unused()
     }
     async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn reap(&self, _: u32) -> StoreResult<crate::store::Reaped> {
         self.unused()
     }
     async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
@@ -625,5 +654,6 @@ fn context() -> Context {
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        retention: crate::config::RetentionSettings::default(),
     }
 }

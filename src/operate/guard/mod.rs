@@ -251,7 +251,7 @@ fn check_ticket(plan: &Plan, confirmation: &Confirmation) -> Result<(), OperateE
         return Ok(());
     };
     let ticket = confirmation.ticket.as_deref().unwrap_or_default();
-    if is_ticket(pattern, ticket) {
+    if plan.confirm.takes_ticket(ticket) {
         return Ok(());
     }
     let given = if ticket.is_empty() {

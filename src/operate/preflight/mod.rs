@@ -1,8 +1,9 @@
 //! The preflight of a replay: facts in, lines out. Pure, so that every line is tested by a table.
 
+use super::command_line::CommandLine;
 use super::guard::first_match;
 use super::headers::HeaderSize;
-use super::look::{Holder, Look, Neighbours, Originals};
+use super::look::{Holder, Look, Memory, Neighbours, Originals};
 use super::plan::{Level, PreflightLine};
 use super::wording::{moment, versions};
 use crate::base::clock::Timestamp;
@@ -12,7 +13,7 @@ use crate::config::Context;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterStatus};
 use crate::model::inbox::InboxRow;
 use crate::model::message::Payload;
-use crate::model::operation::ItemState;
+use crate::model::operation::{ItemState, Verb};
 
 /// From this replay on the confirmation needs a word (R-09).
 const REPLAYS_BEFORE_WORD: i64 = 2;
@@ -31,6 +32,8 @@ pub(super) struct Facts<'a> {
     pub holder: Look<Holder>,
     /// Its consumer's inbox row.
     pub inbox: Look<InboxRow>,
+    /// What its consumer remembers beside the inbox.
+    pub memory: Memory,
     /// Its outbox originals.
     pub originals: Originals,
     /// Its neighbours; `None` without key or version.
@@ -46,7 +49,12 @@ pub(super) fn lines(facts: &Facts<'_>) -> Vec<PreflightLine> {
         status(letter, &facts.holder),
         replay_allowed(letter),
         never_replay(facts.context, letter),
-        inbox(letter, &facts.inbox),
+        inbox(
+            &facts.context.name,
+            letter,
+            &facts.inbox,
+            &facts.memory.archived,
+        ),
         retention(facts),
         same_content(letter, &facts.originals),
         sequence(facts),
@@ -185,21 +193,31 @@ fn never_replay(context: &Context, letter: &DeadLetter) -> PreflightLine {
     }
 }
 
-fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
+fn inbox(
+    context: &str,
+    letter: &DeadLetter,
+    inbox: &Look<InboxRow>,
+    archived: &Look<InboxRow>,
+) -> PreflightLine {
     let consumer = safe(letter.consumer.as_str());
     match inbox {
+        // The archive is asked before anything is said about "no row".
+        Look::Absent if matches!(archived, Look::Found(_) | Look::Unread(_)) => {
+            self::archived(context, letter, archived)
+        }
         Look::Found(row) => {
             let other = match &row.payload_sha256 {
                 Some(sha256) if *sha256 != letter.payload_sha256 => " with other content",
                 _ => "",
             };
-            let subject = super::wording::subject(letter);
+            let instead = CommandLine::of_letter(context, Verb::Discard, letter)
+                .flag("--resolved", true)
+                .dry();
             refusal(
                 "inbox_absent",
                 format!(
-                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: redrive discard {} --consumer {consumer} --resolved",
+                    "consumer will skip this: already processed at {}{other}; close it as resolved instead: {instead}",
                     moment(row.processed_at),
-                    safe(&subject),
                 ),
             )
         }
@@ -218,15 +236,36 @@ fn inbox(letter: &DeadLetter, inbox: &Look<InboxRow>) -> PreflightLine {
     }
 }
 
+/// The inbox has forgotten the event: the consumer would do it again.
+fn archived(context: &str, letter: &DeadLetter, archived: &Look<InboxRow>) -> PreflightLine {
+    let consumer = safe(letter.consumer.as_str());
+    match archived {
+        Look::Found(row) => {
+            let instead = CommandLine::of_letter(context, Verb::Discard, letter)
+                .flag("--resolved", true)
+                .dry();
+            refusal(
+                "inbox_absent",
+                format!(
+                    "processed at {}, and forgotten by the inbox since (the archive has the row): \
+                     {consumer} would do it a second time; close it as resolved instead: {instead}",
+                    moment(row.processed_at),
+                ),
+            )
+        }
+        Look::Absent | Look::NotConfigured(_) => pass("inbox_absent", "nothing is archived"),
+        Look::Unread(why) => refusal(
+            "unread",
+            format!("the archive of {consumer}'s inbox could not be read: {why}"),
+        ),
+    }
+}
+
 /// An event older than the inbox keeps its rows could take effect twice: the row that would stop
 /// it may be gone.
 fn retention(facts: &Facts<'_>) -> PreflightLine {
     const CHECK: &str = "inbox_retention";
     let letter = &facts.detail.letter;
-    let Some(kept) = facts.context.inbox_retention else {
-        return pass(CHECK, "the inbox keeps its rows for ever");
-    };
-    let kept_text = human::duration(kept);
     let made_at = facts
         .originals
         .found
@@ -237,6 +276,21 @@ fn retention(facts: &Facts<'_>) -> PreflightLine {
     let known_since = made_at.unwrap_or(letter.first_died_at);
     let age_s = facts.now.seconds_since(known_since);
     let age = human::age(age_s.max(0.0));
+    match &facts.memory.horizon {
+        Look::Found(horizon) => return forgotten(CHECK, (known_since, &age), made_at, *horizon),
+        Look::Unread(why) => {
+            return overridable(
+                CHECK,
+                format!("how far the inbox has forgotten could not be read: {why}"),
+            );
+        }
+        Look::Absent | Look::NotConfigured(_) => {}
+    }
+    // Nothing of ours has forgotten anything; what is configured may have been done by somebody else.
+    let Some(kept) = facts.context.inbox_retention else {
+        return pass(CHECK, "the inbox keeps its rows for ever");
+    };
+    let kept_text = human::duration(kept);
     if age_s >= kept.as_secs_f64() {
         overridable(
             CHECK,
@@ -253,6 +307,38 @@ fn retention(facts: &Facts<'_>) -> PreflightLine {
         )
     } else {
         pass(CHECK, format!("{age} old, inbox keeps {kept_text}"))
+    }
+}
+
+/// Against the horizon, up to which rows have really gone (I-01).
+fn forgotten(
+    check: &str,
+    (known_since, age): (Timestamp, &str),
+    made_at: Option<Timestamp>,
+    horizon: Timestamp,
+) -> PreflightLine {
+    let horizon_text = moment(horizon);
+    if known_since <= horizon {
+        overridable(
+            check,
+            format!(
+                "older than the inbox window: {age} old, and ids up to {horizon_text} are forgotten: \
+                 duplicate protection no longer applies, its effect could happen twice"
+            ),
+        )
+    } else if made_at.is_none() {
+        warning(
+            check,
+            format!(
+                "when it was made is not known; it first died {age} ago, the inbox has forgotten ids up to \
+                 {horizon_text}"
+            ),
+        )
+    } else {
+        pass(
+            check,
+            format!("{age} old, the inbox remembers everything since {horizon_text}"),
+        )
     }
 }
 
@@ -314,6 +400,14 @@ fn sequence(facts: &Facts<'_>) -> PreflightLine {
         notes.push(format!(
             "later events of {key} were already processed ({})",
             versions(&found.later_applied)
+        ));
+    }
+    if let (Look::Found(applied), Some(version)) = (&facts.memory.applied, letter.aggregate_version)
+        && *applied >= version
+    {
+        notes.push(format!(
+            "{} has applied v{applied} of {key} already: it will absorb this one as stale",
+            safe(letter.consumer.as_str())
         ));
     }
     if !found.later_dead.is_empty() {

@@ -72,6 +72,7 @@ struct Setting {
     detail: DeadLetterDetail,
     holder: Look<Holder>,
     inbox: Look<InboxRow>,
+    memory: Memory,
     originals: Originals,
     neighbours: Option<Neighbours>,
     size: HeaderSize,
@@ -85,6 +86,11 @@ impl Setting {
             detail: detail(letter),
             holder: Look::Absent,
             inbox: Look::Absent,
+            memory: Memory {
+                horizon: Look::Absent,
+                archived: Look::Absent,
+                applied: Look::Absent,
+            },
             originals: Originals {
                 found: vec![Original {
                     service: "orders".to_owned(),
@@ -105,6 +111,7 @@ impl Setting {
             detail: &self.detail,
             holder: self.holder.clone(),
             inbox: self.inbox.clone(),
+            memory: self.memory.clone(),
             originals: self.originals.clone(),
             neighbours: self.neighbours.clone(),
             size: self.size,
@@ -185,7 +192,7 @@ fn r_07_a_the_consumer_would_skip_it() {
     );
     assert!(
         line.text.contains(
-            "redrive discard 0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1 --consumer inventory --resolved"
+            "redrive discard 0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1 --consumer inventory --resolved --context shop"
         ),
         "{}",
         line.text
@@ -298,6 +305,83 @@ fn an_event_older_than_the_inbox_could_take_effect_twice() {
     assert_eq!(setting.line("inbox_retention").level, Level::Warning);
     setting.context.inbox_retention = Some(Duration::from_mins(2));
     assert_eq!(setting.line("inbox_retention").level, Level::Overridable);
+}
+
+#[test]
+fn i_01_the_real_horizon_counts_and_not_the_policy() {
+    let mut setting = Setting::new(letter());
+    // The policy would allow it; the rows have gone all the same.
+    setting.context.inbox_retention = Some(Duration::from_hours(24 * 7));
+    setting.memory.horizon = Look::Found(at(-60));
+    let line = setting.line("inbox_retention");
+    assert_eq!(line.level, Level::Overridable);
+    assert!(
+        line.text.contains("duplicate protection no longer applies"),
+        "{}",
+        line.text
+    );
+    // The policy would refuse it; the archiver has not come that far.
+    setting.context.inbox_retention = Some(Duration::from_mins(1));
+    setting.memory.horizon = Look::Found(at(-3600));
+    assert_eq!(setting.line("inbox_retention").level, Level::Pass);
+    setting.detail.letter.message_at = None;
+    setting.originals.found.clear();
+    assert_eq!(setting.line("inbox_retention").level, Level::Warning);
+    setting.memory.horizon = Look::Unread("refused".to_owned());
+    assert_eq!(setting.line("inbox_retention").level, Level::Overridable);
+}
+
+#[test]
+fn i_01_a_row_the_inbox_has_forgotten_is_found_in_the_archive() {
+    let mut setting = Setting::new(letter());
+    let row = InboxRow {
+        consumer: ConsumerName::new("inventory"),
+        event_id: EventId::new("e-1"),
+        processed_at: at(-170),
+        payload_sha256: None,
+    };
+    setting.memory.archived = Look::Found(row);
+    let line = setting.line("inbox_absent");
+    assert_eq!(line.level, Level::Refusal);
+    assert!(
+        line.text.contains("would do it a second time"),
+        "{}",
+        line.text
+    );
+    setting.memory.archived = Look::Unread("refused".to_owned());
+    assert_eq!(setting.line("unread").level, Level::Refusal);
+}
+
+#[test]
+fn r_11_a_replay_out_of_order_names_what_was_applied_and_what_waits() {
+    // Dead: 5 and 7. Processed: 6 and 8.
+    let mut setting = Setting::new(letter());
+    setting.detail.letter.aggregate_id = Some(AggregateId::new("order-42"));
+    setting.detail.letter.aggregate_version = Some(5);
+    setting.memory.applied = Look::Found(8);
+    setting.neighbours = Some(Neighbours {
+        later_applied: vec![6, 8],
+        later_dead: vec![7],
+        ..Neighbours::default()
+    });
+    let line = setting.line("sequence");
+    assert_eq!(line.level, Level::Warning);
+    assert_eq!(
+        line.text,
+        "later events of order-42 were already processed (v6, v8); inventory has applied v8 of \
+         order-42 already: it will absorb this one as stale; v7 of this key waits behind it"
+    );
+    setting.detail.letter.aggregate_version = Some(7);
+    setting.neighbours = Some(Neighbours {
+        earlier_dead: vec![5],
+        later_applied: vec![8],
+        ..Neighbours::default()
+    });
+    let text = setting.line("sequence").text;
+    assert!(
+        text.starts_with("v5 of key order-42 died before it: replay that first"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -42,24 +42,15 @@ pub(super) struct Evidence<'a> {
 
 /// Where an item goes next, and why; `None`: nothing is known that would move it.
 pub(super) fn decide(item: &OperationItem, evidence: &Evidence<'_>) -> Option<(ItemState, String)> {
-    let is_abandoned = item.lease_until.is_none_or(|until| until < evidence.now);
+    let abandoned = item
+        .abandoned_at(evidence.now)
+        .map(|(state, why)| (state, why.to_owned()));
     match item.state {
-        ItemState::Reserved if is_abandoned => Some((
-            ItemState::Refused,
-            "never sent: its console stopped before publishing".to_owned(),
-        )),
-        ItemState::Publishing if is_abandoned => proof(item, evidence).or_else(|| {
-            Some((
-                ItemState::Unknown,
-                "its console stopped between publish and completion: it may have been sent"
-                    .to_owned(),
-            ))
-        }),
+        ItemState::Reserved => abandoned,
+        ItemState::Publishing => abandoned.map(|gone| proof(item, evidence).unwrap_or(gone)),
         ItemState::Published => proof(item, evidence).or_else(|| overdue(item, evidence)),
         ItemState::Unknown => proof(item, evidence),
-        ItemState::Reserved
-        | ItemState::Publishing
-        | ItemState::Consumed
+        ItemState::Consumed
         | ItemState::DiedAgain
         | ItemState::Unroutable
         | ItemState::Refused

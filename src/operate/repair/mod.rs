@@ -62,7 +62,7 @@ pub(super) async fn plan(
         verb: Verb::Repair,
         service,
         headline: headline(letter, desk.ports.clock.now()),
-        command_line: CommandLine::of_letter(Verb::Repair, letter)
+        command_line: CommandLine::of_letter(&desk.ports.context.name, Verb::Repair, letter)
             .option("--payload-file", "FILE")
             .finish(),
         frozen: Frozen::Repair {

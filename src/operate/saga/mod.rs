@@ -143,7 +143,7 @@ pub(super) async fn plan(
         verb: wish.verb(),
         service,
         headline: headline(&saga, now),
-        command_line: command_line(service, &saga, step, wish),
+        command_line: command_line(desk, service, &saga, (step, wish)),
         frozen: Frozen::Saga {
             saga_id: saga_id.clone(),
             version: saga.version,
@@ -183,9 +183,14 @@ fn headline(saga: &Saga, now: crate::base::clock::Timestamp) -> String {
     parts.join("  ")
 }
 
-fn command_line(service: &str, saga: &Saga, step: Option<i64>, wish: &SagaWish) -> String {
-    let mut line =
-        CommandLine::new(wish.verb(), saga.saga_id.as_str()).option("--service", service);
+fn command_line(
+    desk: &Desk,
+    service: &str,
+    saga: &Saga,
+    (step, wish): (Option<i64>, &SagaWish),
+) -> String {
+    let mut line = CommandLine::new(&desk.ports.context.name, wish.verb(), saga.saga_id.as_str())
+        .option("--service", service);
     if let Some(step) = step {
         line = line.option("--step", &step.to_string());
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::super::copy::{Copier, CopyFault};
 use crate::broker::{Broker, NewQueue, Topology};
-use crate::config::consuming::{NAME_BYTES_MAX, retry_queue};
+use crate::config::consuming::NAME_BYTES_MAX;
+use crate::model::dead_letter::retry_queue;
 use crate::model::message::Message;
 
 /// The retry queues of one work queue.

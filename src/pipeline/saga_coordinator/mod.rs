@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use super::{Report, Worker, panic_text};
 use crate::base::backoff::Backoff;
+use crate::base::crash::CrashPoints;
 use crate::base::deadline::within;
 use crate::model::ids::ClaimToken;
 use crate::model::saga::machine::{Action, Answer, Signal, decide};
@@ -40,6 +41,13 @@ pub use moving::{NewInstance, Recorded, Reply, SagaError, cancel, key_of, record
 
 /// Registered name.
 pub const NAME: &str = "saga";
+
+/// Crash point: timers and answers are known, nothing of them is written.
+const BEFORE_TRANSITION: &str = "saga.before_transition";
+/// Crash point: the command is in the transaction, the transition is not.
+const AFTER_COMMAND: &str = "saga.after_command";
+/// Guard: the transition is fenced by version and token.
+const GUARD_FENCE: &str = "guard.saga_fence";
 
 /// The kinds of saga a program runs.
 pub type Definitions = Vec<Arc<dyn SagaDefinition>>;
@@ -62,6 +70,8 @@ pub struct CoordinatorSettings {
     pub backoff: Backoff,
     /// Pause after a pass that found nothing due.
     pub idle: Duration,
+    /// Where a drill may stop it; nowhere unless the context is a sandbox.
+    pub crash_points: CrashPoints,
 }
 
 impl Default for CoordinatorSettings {
@@ -76,6 +86,7 @@ impl Default for CoordinatorSettings {
                 cap: Duration::from_mins(2),
             },
             idle: Duration::from_millis(200),
+            crash_points: CrashPoints::new(false),
         }
     }
 }
@@ -309,13 +320,16 @@ impl Coordinator {
         prepared: &Prepared,
     ) -> Result<Moved, SagaError> {
         let claimed = &prepared.work.saga;
+        let points = self.settings.crash_points;
+        points.reach(BEFORE_TRANSITION);
         let mut tx = self.store.begin().await?;
         let of = SagaRef::Id(claimed.saga_id.clone());
         let Some(locked) = tx.saga(&of).await? else {
             tx.rollback().await?;
             return Ok(Moved::LostRace);
         };
-        if locked.saga.version != claimed.version {
+        let is_fenced = !points.is_off(GUARD_FENCE);
+        if is_fenced && locked.saga.version != claimed.version {
             tx.rollback().await?;
             return Ok(Moved::LostRace);
         }
@@ -327,7 +341,9 @@ impl Coordinator {
                 return Err(error);
             }
         };
-        match tx.saga_move(&locked.saga, &after, Some(token)).await? {
+        points.reach(AFTER_COMMAND);
+        let token = is_fenced.then_some(token);
+        match tx.saga_move(&locked.saga, &after, token).await? {
             Guarded::Done => {
                 tx.commit().await?;
                 Ok(Moved::Done(after))

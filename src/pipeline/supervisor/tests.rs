@@ -64,3 +64,62 @@ async fn a_panic_is_a_problem_and_the_loop_goes_on_until_it_is_stopped_and_drain
     assert_eq!(drained.load(Ordering::SeqCst), 1);
     assert_eq!(board.borrow()[0].state, LoopState::Stopped);
 }
+
+/// Cannot do its work until `mended`; tells when it tried.
+struct Cut {
+    mended: Arc<std::sync::atomic::AtomicBool>,
+    tries: Arc<std::sync::Mutex<Vec<tokio::time::Instant>>>,
+}
+
+#[async_trait]
+impl Worker for Cut {
+    fn name(&self) -> &'static str {
+        "cut"
+    }
+    fn service(&self) -> &'static str {
+        "orders"
+    }
+    async fn run_once(&mut self) -> Report {
+        self.tries
+            .lock()
+            .expect("not poisoned")
+            .push(tokio::time::Instant::now());
+        let mut report = Report::new("cut", "orders");
+        report.is_idle = self.mended.load(Ordering::SeqCst);
+        if !report.is_idle {
+            report.problem = Some("database of orders is not reachable".to_owned());
+        }
+        report
+    }
+    async fn drain(&mut self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn q_18_a_database_that_is_away_is_tried_less_and_less_and_found_again() {
+    let (mended, tries) = (Arc::default(), Arc::default());
+    let worker = Cut {
+        mended: Arc::clone(&mended),
+        tries: Arc::clone(&tries),
+    };
+    let tasks = Tasks::new();
+    let mut board = Supervisor::start(vec![Box::new(worker)], &tasks);
+    board
+        .wait_for(|all| all[0].passes >= 20)
+        .await
+        .expect("runs");
+    let tried = tries.lock().expect("not poisoned").clone();
+    let wait = |from: usize, to: usize| tried[to] - tried[from];
+    assert!(
+        wait(0, 19) >= Duration::from_secs(19),
+        "once a second at most"
+    );
+    assert!(wait(9, 19) > wait(0, 5), "less and less");
+    let longest = tried.windows(2).map(|w| w[1] - w[0]).max();
+    assert!(longest <= Some(Duration::from_secs(11)), "{longest:?}");
+    mended.store(true, Ordering::SeqCst);
+    board
+        .wait_for(|all| all[0].problem_since.is_none() && all[0].passes > 1)
+        .await
+        .expect("recovers alone");
+    assert!(tasks.stop(Duration::from_secs(1)).await);
+}

@@ -50,6 +50,7 @@ pub async fn check(db: &Db) -> SqlResult<Vec<CheckLine>> {
     lines.push(skew_line(db, &found));
     let mut session = db.read().await?;
     if db.dialect() == Dialect::MySql {
+        lines.push(or_line("encryption", encryption(&mut session).await));
         lines.push(or_line("time zone", time_zone(&mut session).await));
         lines.push(or_line("rights", rights(db, &mut session).await));
     }
@@ -110,6 +111,23 @@ fn skew_line(db: &Db, found: &StoreProbe) -> CheckLine {
 }
 
 /// Our sessions are UTC; an application's may not be.
+/// How this very session is encrypted. `ssl-mode` decides it; without one the server's wish does.
+async fn encryption(session: &mut Session) -> SqlResult<CheckLine> {
+    let row = session
+        .fetch_optional("SHOW SESSION STATUS LIKE 'Ssl_version'", &[])
+        .await?;
+    let version = match row {
+        Some(row) => row.text_or_null(1)?.unwrap_or_default(),
+        None => String::new(),
+    };
+    let finding = if version.is_empty() {
+        "the session is not encrypted".to_owned()
+    } else {
+        version
+    };
+    Ok(line("encryption", CheckLevel::Ok, finding))
+}
+
 async fn time_zone(session: &mut Session) -> SqlResult<CheckLine> {
     let row = session
         .fetch_optional(

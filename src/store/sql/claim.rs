@@ -1,6 +1,7 @@
-//! The dispatcher's transitions: claim, complete, renew, fail, give back. Each is one transaction and
-//! fenced by status and, where the layout has one, by the claim's token.
+//! The dispatcher's transitions: claim, complete, renew, fail, give back; and the reaper's. Each is one
+//! transaction and fenced by status and, where the layout has one, by the claim's token.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::base::clock::Timestamp;
@@ -8,49 +9,75 @@ use crate::base::text::{cut_bytes, safe};
 use crate::mapping::OutboxLayout;
 use crate::model::ids::{ClaimToken, EventId};
 use crate::model::outbox::{OutboxEvent, OutboxState};
-use crate::store::{Claim, ClaimRequest, FailedAttempt, Value};
+use crate::store::{Claim, ClaimRequest, FailedAttempt, Reaped, Value};
 
 use super::db::Db;
-use super::exec::{Session, limit, micros, text};
+use super::exec::{Row, Session, limit, micros, text};
 use super::fault::{Fault, SqlResult};
 use super::outbox::event_of;
 use super::statement::{IDS_MAX, OutboxStatements, with_ids};
 
 /// Bytes of an error text kept with a row.
 const ERROR_BYTES: usize = 1000;
+/// Why a row is pending again that somebody had claimed.
+const REAPED: &str =
+    "the lease ran out: its dispatcher died or was too slow; it may have been sent";
+/// Position of the database's clock in a claim's rows.
+pub(super) const NOW: usize = 19;
 
-/// Claims expired rows, then due ones, oldest first. Under READ COMMITTED with SKIP LOCKED, in index
-/// order: it waits for nobody, blocks no producer's insert and touches only the rows it takes.
+/// Claims due rows, oldest first. Under READ COMMITTED with SKIP LOCKED, in index order: it waits for
+/// nobody, blocks no producer's insert and touches only the rows it takes.
 pub async fn claim_batch(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
     let (layout, statements) = db.outbox().await?;
-    let token = ClaimToken::generate();
-    let rows_max = u64::from(request.batch_rows.max(1));
-    let mut session = db.transaction().await?;
-    let mut taken = Vec::new();
-    if let Some(expired) = &statements.claim_expired {
-        taken.extend(lock(&mut session, expired, &layout.words.sending, rows_max).await?);
-    }
     let due = statements
         .claim_due
         .as_ref()
         .map_err(|reason| Fault::Unsupported(reason.clone()))?;
-    let left = rows_max.saturating_sub(taken.len() as u64);
-    if left > 0 {
-        taken.extend(lock(&mut session, due, &layout.words.pending, left).await?);
-    }
-    let Some(now) = taken.first().map(|row| row.time(19)).transpose()? else {
+    let rows_max = u64::from(request.batch_rows.max(1));
+    let mut session = db.transaction().await?;
+    let taken = session
+        .fetch(due, &[text(&layout.words.pending), limit(rows_max)])
+        .await?;
+    if taken.is_empty() {
         session.rollback().await?;
-        return Ok(Claim {
-            token,
+        return Ok(Claim::empty());
+    }
+    finish(session, layout, &statements, request, taken).await
+}
+
+impl Claim {
+    /// Nothing was due.
+    pub(super) fn empty() -> Self {
+        Self {
+            token: ClaimToken::generate(),
             events: Vec::new(),
-        });
+            unreadable: Vec::new(),
+            held: 0,
+            claimed_at: Timestamp::from_micros(0),
+        }
+    }
+}
+
+/// Marks locked rows claimed, commits, and reads them. A row that cannot be read is told beside the
+/// others: it must not keep them back.
+pub(super) async fn finish(
+    mut session: Session,
+    layout: &OutboxLayout,
+    statements: &OutboxStatements,
+    request: &ClaimRequest,
+    taken: Vec<Row>,
+) -> SqlResult<Claim> {
+    let Some(now) = taken.first().map(|row| row.time(NOW)).transpose()? else {
+        session.commit().await?;
+        return Ok(Claim::empty());
     };
+    let token = ClaimToken::generate();
     let lease_until = now.plus(request.lease);
     let ids = taken
         .iter()
         .map(|row| row.text(0))
         .collect::<SqlResult<Vec<_>>>()?;
-    let marked = mark(&mut session, layout, &statements, &token, lease_until, &ids).await?;
+    let marked = mark(&mut session, layout, statements, &token, lease_until, &ids).await?;
     if marked != ids.len() as u64 {
         session.rollback().await?;
         return Err(Fault::Raced(format!(
@@ -59,12 +86,23 @@ pub async fn claim_batch(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
         )));
     }
     session.commit().await?;
-    let mut events = taken
-        .iter()
-        .map(|row| event_of(layout, row).map(|event| claimed(layout, event, &token, lease_until)))
-        .collect::<SqlResult<Vec<_>>>()?;
-    events.sort_by(|a, b| order(a).cmp(&order(b)));
-    Ok(Claim { token, events })
+    let mut claim = Claim {
+        token,
+        events: Vec::with_capacity(taken.len()),
+        unreadable: Vec::new(),
+        held: 0,
+        claimed_at: now,
+    };
+    for (row, id) in taken.into_iter().zip(ids) {
+        match event_of(layout, row) {
+            Ok(event) => claim
+                .events
+                .push(claimed(layout, event, &claim.token, lease_until)),
+            Err(fault) => claim.unreadable.push((EventId::new(id), fault.words())),
+        }
+    }
+    claim.events.sort_by(|a, b| order(a).cmp(&order(b)));
+    Ok(claim)
 }
 
 /// Oldest due first; then by id, which is in the order of creation for our own ids.
@@ -90,17 +128,6 @@ fn claimed(
     event
 }
 
-async fn lock(
-    session: &mut Session,
-    statement: &str,
-    word: &str,
-    rows_max: u64,
-) -> SqlResult<Vec<super::exec::Row>> {
-    session
-        .fetch(statement, &[text(word), limit(rows_max)])
-        .await
-}
-
 async fn mark(
     session: &mut Session,
     layout: &OutboxLayout,
@@ -120,12 +147,53 @@ async fn mark(
         }
         let statement = bind_ids(&statements.claim_mark, chunk, &mut values);
         values.push(text(&layout.words.pending));
-        if layout.lease_until.is_some() {
-            values.push(text(&layout.words.sending));
-        }
         marked += session.execute(&statement, &values).await?;
     }
     Ok(marked)
+}
+
+/// Expired rows back to pending. The rows are locked first, in the order of their leases and without
+/// waiting: a holder that is completing one at this moment is faster, and two reapers share the work.
+/// Attempts stay, so a row whose dispatcher dies each time is given up in the end.
+pub async fn reap(db: &Db, rows_max: u32) -> SqlResult<Reaped> {
+    let (layout, statements) = db.outbox().await?;
+    let expired = statements
+        .expired
+        .as_ref()
+        .map_err(|reason| Fault::Unsupported(reason.clone()))?;
+    let mut session = db.transaction().await?;
+    let found = session
+        .fetch(
+            expired,
+            &[
+                text(&layout.words.sending),
+                limit(u64::from(rows_max.max(1))),
+            ],
+        )
+        .await?;
+    let mut reaped = Reaped::default();
+    let mut ids = Vec::with_capacity(found.len());
+    for row in &found {
+        ids.push(row.text(0)?);
+        let token = row.text_or_null(1)?.map(ClaimToken::new);
+        let overdue_s = row.time(3)?.seconds_since(row.time(2)?);
+        reaped.overdue_s = reaped.overdue_s.max(overdue_s);
+        match reaped.claims.iter_mut().find(|(of, _)| *of == token) {
+            Some((_, rows)) => *rows += 1,
+            None => reaped.claims.push((token, 1)),
+        }
+    }
+    for chunk in ids.chunks(IDS_MAX) {
+        let mut values = vec![text(&layout.words.pending)];
+        if layout.last_error.is_some() {
+            values.push(text(REAPED));
+        }
+        let statement = bind_ids(&statements.reap, chunk, &mut values);
+        values.push(text(&layout.words.sending));
+        reaped.rows += session.execute(&statement, &values).await?;
+    }
+    session.commit().await?;
+    Ok(reaped)
 }
 
 /// Binds ids into a statement, padding with the last one: a repeated id matches nothing more.
@@ -191,7 +259,13 @@ async fn by_ids(
     if ids.is_empty() {
         return Ok(0);
     }
-    let mut session = db.transaction().await?;
+    // One statement is a transaction by itself: no further round trips.
+    let is_one = ids.len() <= IDS_MAX;
+    let mut session = if is_one {
+        db.write().await?
+    } else {
+        db.transaction().await?
+    };
     let mut matched = 0;
     for chunk in ids.chunks(IDS_MAX) {
         let mut values = vec![text(word)];
@@ -199,7 +273,9 @@ async fn by_ids(
         fence(layout, token, &mut values);
         matched += session.execute(&statement, &values).await?;
     }
-    session.commit().await?;
+    if !is_one {
+        session.commit().await?;
+    }
     Ok(matched)
 }
 
@@ -209,8 +285,8 @@ pub async fn renew(db: &Db, token: &ClaimToken, lease: Duration) -> SqlResult<u6
     let Some(renew) = &statements.renew else {
         return Err(Fault::unsupported("this layout has no lease"));
     };
-    let mut session = db.transaction().await?;
-    let matched = session
+    let mut session = db.write().await?;
+    session
         .execute(
             renew,
             &[
@@ -219,9 +295,7 @@ pub async fn renew(db: &Db, token: &ClaimToken, lease: Duration) -> SqlResult<u6
                 text(token.as_str()),
             ],
         )
-        .await?;
-    session.commit().await?;
-    Ok(matched)
+        .await
 }
 
 /// Gives rows back after failed attempts, or fails them for good.
@@ -234,20 +308,32 @@ pub async fn fail_attempts(
     if attempts.is_empty() {
         return Ok(0);
     }
+    // Rows that failed alike and wait equally long share a statement.
+    let mut alike: BTreeMap<(Option<Duration>, &str), Vec<String>> = BTreeMap::new();
+    for attempt in attempts {
+        alike
+            .entry((attempt.retry_after, &attempt.error))
+            .or_default()
+            .push(attempt.event_id.as_str().to_owned());
+    }
     let mut session = db.transaction().await?;
     let mut matched = 0;
-    for attempt in attempts {
-        let (word, wait) = match attempt.retry_after {
+    for ((retry_after, error), mut ids) in alike {
+        ids.sort();
+        ids.dedup();
+        let (word, wait) = match retry_after {
             Some(wait) => (&layout.words.pending, wait),
             None => (&layout.words.failed, Duration::ZERO),
         };
-        let mut values = vec![text(word), micros(wait)];
-        if layout.last_error.is_some() {
-            values.push(text(error_text(&attempt.error, layout.layout == "native")));
+        for chunk in ids.chunks(IDS_MAX) {
+            let mut values = vec![text(word), micros(wait)];
+            if layout.last_error.is_some() {
+                values.push(text(error_text(error, layout.layout == "native")));
+            }
+            let statement = bind_ids(&statements.fail, chunk, &mut values);
+            fence(layout, token, &mut values);
+            matched += session.execute(&statement, &values).await?;
         }
-        values.push(text(attempt.event_id.as_str()));
-        fence(layout, token, &mut values);
-        matched += session.execute(&statements.fail, &values).await?;
     }
     session.commit().await?;
     Ok(matched)

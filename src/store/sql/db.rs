@@ -14,8 +14,8 @@ use super::exec::{Session, text};
 use super::fault::{Fault, SqlResult};
 use super::session::{self, Pools};
 use super::statement::{
-    InboxStatements, JournalStatements, LetterStatements, OutboxStatements, SagaStatements, Slots,
-    UnknownSlot, WaitingStatements,
+    ArchiveStatements, InboxStatements, JournalStatements, LetterStatements, OutboxStatements,
+    SagaStatements, Slots, UnknownSlot, WaitingStatements,
 };
 use super::version::Server;
 
@@ -44,6 +44,8 @@ pub struct Inbox {
     pub statements: InboxStatements,
     /// Statements on what it has applied and what waits.
     pub waiting: WaitingStatements,
+    /// Statements of its retention; `None` where its rows are the service's own.
+    pub archive: Option<ArchiveStatements>,
 }
 
 /// Everything a call needs.
@@ -111,6 +113,7 @@ impl Db {
                 Some(Inbox {
                     statements: part.rendered(InboxStatements::of_layout(&slots, &found))?,
                     waiting: part.rendered(WaitingStatements::render(&slots))?,
+                    archive: part.rendered(ArchiveStatements::of_layout(&slots, &found))?,
                     layout: found,
                     consumer: configured.consumer.clone(),
                 })
@@ -365,6 +368,15 @@ async fn find_outbox_indexes(
     layout: &OutboxLayout,
 ) -> SqlResult<OutboxIndexes> {
     let indexes = indexes_of(session, layout.table.as_str()).await?;
+    if indexes.is_empty() {
+        // Perhaps there is no table: then that is what has to be said.
+        let look = format!(
+            "SELECT {} FROM {} LIMIT 1",
+            layout.id.quoted(),
+            layout.table.quoted()
+        );
+        session.fetch(&look, &[]).await?;
+    }
     Ok(OutboxIndexes {
         due: index_on(&indexes, &[&layout.status, &layout.due_at]),
         lease: layout

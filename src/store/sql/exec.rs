@@ -14,6 +14,7 @@ use sqlx::{
 };
 
 use crate::base::clock::Timestamp;
+use crate::base::tls;
 use crate::model::count::Count;
 use crate::store::Value;
 
@@ -55,6 +56,18 @@ impl MySqlSessions {
         }
         self.pool.acquire().await
     }
+
+    /// A refused handshake, with the server's name and the fix; any other error as it is.
+    fn told(&self, error: sqlx::Error) -> Fault {
+        if matches!(error, sqlx::Error::Database(_)) {
+            return Fault::Sql(error);
+        }
+        let place = format!("{}:{}", self.options.get_host(), self.options.get_port());
+        match tls::explained(&error.to_string(), &place) {
+            Some(told) => Fault::Unreachable(told),
+            None => Fault::Sql(error),
+        }
+    }
 }
 
 impl Pool {
@@ -62,7 +75,7 @@ impl Pool {
     pub async fn session(&self) -> SqlResult<Session> {
         let (connection, packet_bytes_max) = match self {
             Self::MySql(sessions) => (
-                Borrowed::MySql(sessions.acquire().await?),
+                Borrowed::MySql(sessions.acquire().await.map_err(|e| sessions.told(e))?),
                 sessions.packet_bytes_max.load(Ordering::Relaxed),
             ),
             Self::Sqlite(pool) => (Borrowed::Sqlite(pool.acquire().await?), 0),
@@ -262,8 +275,8 @@ fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
             if raw.is_null() {
                 return Ok(Value::Null);
             }
-            let kind = raw.type_info().name().to_owned();
-            match kind.as_str() {
+            let info = raw.type_info();
+            match info.name() {
                 "NULL" => Ok(Value::Null),
                 "BIGINT UNSIGNED" => Ok(Value::Int(
                     i64::try_from(row.try_get_unchecked::<u64, _>(index)?).unwrap_or(i64::MAX),
@@ -271,7 +284,7 @@ fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
                 kind if kind.contains("INT") || kind == "BOOLEAN" => {
                     Ok(Value::Int(row.try_get_unchecked(index)?))
                 }
-                "DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE" => {
+                kind @ ("DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE") => {
                     Err(Fault::unsupported(format!(
                         "column {} is a {kind}: select it as a whole number or a text",
                         row.column(index).name()
@@ -291,8 +304,8 @@ fn sqlite_row(row: &SqliteRow) -> SqlResult<Row> {
             if raw.is_null() {
                 return Ok(Value::Null);
             }
-            let kind = raw.type_info().name().to_owned();
-            match kind.as_str() {
+            let info = raw.type_info();
+            match info.name() {
                 "INTEGER" => Ok(Value::Int(row.try_get_unchecked(index)?)),
                 "REAL" => Err(Fault::unsupported(format!(
                     "column {} is a float: select it as a whole number or a text",
@@ -374,6 +387,21 @@ impl Row {
             Value::Int(n) => Ok(n.to_string().into_bytes()),
             Value::Text(text) => Ok(text.clone().into_bytes()),
             Value::Bytes(bytes) => Ok(bytes.clone()),
+        }
+    }
+
+    /// As [`Row::bytes`], given away: a payload is not copied.
+    pub fn take_bytes(&mut self, index: usize) -> SqlResult<Vec<u8>> {
+        let taken = self.0.get_mut(index);
+        match taken.map(|value| std::mem::replace(value, Value::Null)) {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::Text(text)) => Ok(text.into_bytes()),
+            Some(Value::Int(n)) => Ok(n.to_string().into_bytes()),
+            Some(Value::Null) => Ok(Vec::new()),
+            None => Err(Fault::unreadable(format!(
+                "column {} is missing",
+                index + 1
+            ))),
         }
     }
 

@@ -26,6 +26,8 @@ pub enum Fault {
     Unsupported(String),
     /// Not allowed here.
     Denied(String),
+    /// The server cannot be reached, told for a person.
+    Unreachable(String),
     /// A concurrent writer was faster; repeating the transaction decides anew.
     Raced(String),
     /// Broken call, e.g. an illegal transition.
@@ -163,6 +165,19 @@ impl Fault {
         }
     }
 
+    /// In words, without the service and the call.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Sql(error) => detail(error),
+            Self::Mapping { table, problem } => format!("{table}: {problem}"),
+            Self::Unsupported(words)
+            | Self::Denied(words)
+            | Self::Raced(words)
+            | Self::Unreachable(words)
+            | Self::Invalid(words) => words.clone(),
+        }
+    }
+
     /// Names the table in a mapping fault that does not yet.
     pub fn in_table(self, table: &str) -> Self {
         match self {
@@ -195,6 +210,7 @@ impl Fault {
                 operation,
                 detail,
             },
+            Self::Unreachable(detail) => StoreError::Unavailable { service, detail },
             Self::Raced(detail) => StoreError::Contended {
                 service,
                 operation,

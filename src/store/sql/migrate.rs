@@ -43,6 +43,7 @@ const SAGAS: File = file!("0004_sagas.sql", "sagas");
 const JOURNAL: File = file!("0005_journal.sql", "operations");
 const SCANS: File = file!("0006_scans.sql", "scans");
 const WAITING: File = file!("0007_waiting.sql", "waiting_events");
+const ARCHIVE: File = file!("0008_inbox_archive.sql", "consumer_inbox_archive");
 const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
@@ -66,6 +67,9 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
         };
         files.push((file, Some(inbox.layout.table.clone())));
         files.push((&WAITING, None));
+        if inbox.archive.is_some() {
+            files.push((&ARCHIVE, None));
+        }
     }
     if let Some((table, _)) = &db.letters {
         files.push((&DEAD_LETTERS, Some(table.clone())));
@@ -216,6 +220,7 @@ fn names() -> Vec<&'static str> {
         JOURNAL,
         SCANS,
         WAITING,
+        ARCHIVE,
         SAGA_COORDINATOR,
         COMPACT_OUTBOX,
         COMPACT_INBOX,

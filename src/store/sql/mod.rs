@@ -5,6 +5,7 @@
 //! leaves nothing half done. A transaction that met a lock is repeated, because it was rolled
 //! back.
 
+mod archive;
 mod audit;
 mod business;
 mod check;
@@ -23,6 +24,7 @@ mod operation;
 mod outbox;
 mod saga;
 mod saga_move;
+mod sequence;
 mod session;
 mod statement;
 mod verbs;
@@ -54,8 +56,8 @@ use crate::model::page::{Cursor, Page};
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Store, StoreError, StoreFacts,
-    StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, Reaped, Repair, Reservation, Store, StoreError,
+    StoreFacts, StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
@@ -325,6 +327,18 @@ impl Store for SqlStore {
 
     async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64> {
         call!(self, "give back", claim::give_back, [token, event_ids], [])
+    }
+
+    async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim> {
+        call!(self, "claim sequences", sequence::claim, [request], [])
+    }
+
+    async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        call!(self, "wake sequences", sequence::wake, [sent], [])
+    }
+
+    async fn reap(&self, limit: u32) -> StoreResult<Reaped> {
+        call!(self, "reap", claim::reap, [], [limit])
     }
 
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>> {

@@ -158,7 +158,7 @@ pub async fn event(db: &Db, id: &EventId) -> SqlResult<Option<OutboxEvent>> {
     session
         .fetch_optional(&statements.by_id, &[text(id.as_str())])
         .await?
-        .map(|row| event_of(layout, &row))
+        .map(|row| event_of(layout, row))
         .transpose()
 }
 
@@ -340,7 +340,7 @@ pub fn row_of(layout: &OutboxLayout, row: &Row) -> SqlResult<OutboxRow> {
 }
 
 /// A row with what is needed to publish it.
-pub fn event_of(layout: &OutboxLayout, row: &Row) -> SqlResult<OutboxEvent> {
+pub fn event_of(layout: &OutboxLayout, mut row: Row) -> SqlResult<OutboxEvent> {
     let headers = match row.text_or_null(14)? {
         None => FieldTable::new(),
         Some(json) if json.is_empty() => FieldTable::new(),
@@ -350,9 +350,9 @@ pub fn event_of(layout: &OutboxLayout, row: &Row) -> SqlResult<OutboxEvent> {
         })?,
     };
     Ok(OutboxEvent {
-        row: row_of(layout, row)?,
+        row: row_of(layout, &row)?,
         schema_version: row.int_or_null(12)?,
-        payload: Payload::new(row.bytes(13)?),
+        payload: Payload::new(row.take_bytes(13)?),
         headers,
         exchange: row.text_or_null(15)?,
         routing_key: row.text_or_null(16)?,

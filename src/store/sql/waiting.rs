@@ -261,6 +261,26 @@ pub async fn summary(db: &Db) -> SqlResult<Option<WaitingSummary>> {
     }))
 }
 
+/// The last version of a sequence a consumer has applied.
+pub async fn applied(
+    db: &Db,
+    consumer: &ConsumerName,
+    aggregate_id: &AggregateId,
+) -> SqlResult<Option<i64>> {
+    let found = db
+        .read()
+        .await?
+        .fetch_optional(
+            &db.waiting()?.applied,
+            &[text(consumer.as_str()), text(aggregate_id.as_str())],
+        )
+        .await;
+    match found {
+        Err(fault) if fault.is_missing_table() => Ok(None),
+        other => other?.map(|row| row.int(0)).transpose(),
+    }
+}
+
 fn event_of(row: &Row) -> SqlResult<WaitingEvent> {
     read_event(row).map_err(|fault| fault.in_table("waiting_events"))
 }

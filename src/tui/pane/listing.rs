@@ -235,6 +235,11 @@ impl<L: Listing> Pane for ListPane<L> {
         self.sync(world);
     }
 
+    fn land(&mut self, world: &World) {
+        self.browser.list.land();
+        self.sync(world);
+    }
+
     fn is_in_detail(&self) -> bool {
         self.browser.part == Part::Detail
     }

@@ -165,6 +165,8 @@ pub trait Pane: Send {
     fn filter_text(&self) -> &str;
     /// Sets the filter.
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World);
+    /// The filter is complete: a cursor whose row does not pass it goes to the first that does.
+    fn land(&mut self, _world: &World) {}
     /// True when keys go to the detail.
     fn is_in_detail(&self) -> bool;
     /// Searches in the detail; `false` when there is no such text.

@@ -37,6 +37,7 @@ pub fn run(model: &mut Model, text: &str) -> Vec<Effect> {
                 Ok(filter) => {
                     let (pane, world) = model.pane_and_world();
                     pane.set_filter(rest, filter, world);
+                    pane.land(world);
                 }
                 Err(error) => model.toast = Some(Toast::bad(error.to_string(), now)),
             }

@@ -230,6 +230,7 @@ fn line_step(model: &mut Model, kind: Kind, step: LineStep) -> Vec<Effect> {
                     model.overlay = None;
                     let (pane, world) = model.pane_and_world();
                     pane.set_filter(&text, filter, world);
+                    pane.land(world);
                 }
                 Err(error) => refuse(model, error.to_string()),
             }

@@ -218,7 +218,10 @@ fn chain_lines(chains: &[(String, Result<i64, String>)]) -> Vec<Vec<Span>> {
                 Span::new("✓ ", Role::Good),
                 Span::new(format!("{service:<14} "), Role::Strong),
                 Span::new(
-                    format!("{entries} entries, every hash follows from the one before"),
+                    format!(
+                        "{entries} entr{}, every hash follows from the one before",
+                        if *entries == 1 { "y" } else { "ies" }
+                    ),
                     Role::Text,
                 ),
             ],

@@ -225,11 +225,17 @@ fn production_wants_its_name_typed_exactly() {
     guarded.confirm.word = Some("again".into());
     guarded.confirm.ticket_pattern = Some("OPS-####".into());
     let mut model = with_plan(guarded);
-    for text in ["because", "OPS-1234", "or\u{200b}ders", "1", "again"] {
+    for text in ["because", "OPS-123", "or\u{200b}ders", "1", "again"] {
         press(&mut model, KeyCode::Tab);
         typed(&mut model, text);
     }
     press(&mut model, KeyCode::Enter);
+    key(&mut model, 'y');
+    assert!(!applies(&send(&mut model, Event::Tick)));
+    assert!(shown(&model).contains("a ticket like OPS-#### is needed, this is none"));
+    assert!(shown(&model).contains("because"), "what was typed stays");
+    typed(&mut model, "4");
+    press(&mut model, KeyCode::Esc);
     key(&mut model, 'y');
     assert!(!applies(&send(&mut model, Event::Tick)));
     assert!(shown(&model).contains("type the context's name exactly"));

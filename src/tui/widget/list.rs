@@ -113,6 +113,14 @@ impl ListState {
         self.scroll();
     }
 
+    /// Puts a cursor that has no row any more on the first: for rows that the operator asked for, not
+    /// for those that a refresh brings.
+    pub fn land(&mut self) {
+        if self.is_gone() {
+            self.select_index(0);
+        }
+    }
+
     /// Moves the cursor by rows.
     pub fn move_by(&mut self, rows: isize) {
         if self.ids.is_empty() {
@@ -252,5 +260,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_row_that_does_not_pass_the_operators_filter_gives_the_cursor_to_the_first_that_does() {
+        let ids = |range: std::ops::Range<u32>| range.map(|n| n.to_string()).collect::<Vec<_>>();
+        let mut list = ListState::default();
+        list.sync(ids(0..9));
+        list.select("4");
+        list.sync(ids(6..9));
+        assert_eq!(list.selected_id(), None, "a refresh moves nothing");
+        list.land();
+        assert_eq!(list.selected_id(), Some("6"));
+        list.select("8");
+        list.sync(ids(7..9));
+        list.land();
+        assert_eq!(list.selected_id(), Some("8"), "what passes keeps it");
     }
 }

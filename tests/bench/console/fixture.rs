@@ -155,7 +155,6 @@ fn outbox(fixture: Fixture, from: u64, to: u64) -> String {
     let rows = fixture.rows();
     let id = uuid("event");
     let (state, is_deferred, is_overdue) = match fixture {
-        // An expired lease would be claimed before any due row.
         Fixture::Backlog => (
             "CASE WHEN age < 200 THEN 'sent' WHEN age < 2200 THEN 'sending' \
              WHEN age < 22200 THEN 'failed' ELSE 'pending' END",

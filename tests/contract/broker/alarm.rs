@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redrive::base::secret::SecretUrl;
 use redrive::broker::rabbitmq::{Limits, RabbitBroker};
 use redrive::broker::{Flow, PublishOutcome};
 
@@ -12,8 +13,10 @@ use super::node::Node;
 async fn b_06_a_blocked_broker_is_told_and_holds_nobody_beyond_the_deadline() {
     let node = Node::start().await;
     let broker = RabbitBroker::new(
-        Some(&node.amqp()),
-        Some(&node.management()),
+        Some(&SecretUrl::new(node.variable("REDRIVE_TEST_AMQP_URL"))),
+        Some(&SecretUrl::new(
+            node.variable("REDRIVE_TEST_MANAGEMENT_URL"),
+        )),
         Limits::default(),
     )
     .expect("valid URLs");
@@ -44,7 +47,7 @@ async fn b_06_a_blocked_broker_is_told_and_holds_nobody_beyond_the_deadline() {
     assert!(
         outcomes.iter().all(|outcome| matches!(
             outcome,
-            PublishOutcome::Refused(why) if why.contains("blocked") && why.contains("memory")
+            PublishOutcome::Unsent(why) if why.contains("blocked") && why.contains("memory")
         )),
         "{outcomes:?}"
     );

@@ -369,6 +369,41 @@ pub async fn h_05_an_expired_message_loses_its_expiration(broker: B) {
     consumer.close().await;
 }
 
+pub async fn h_12_a_message_comes_back_from_its_retry_queue_as_often_as_it_is_sent_there(
+    broker: B,
+) {
+    for (work, is_quorum) in [("orders", false), ("billing", true)] {
+        let name = format!("{work}.retry.50");
+        let retry = NewQueue {
+            is_quorum,
+            dead_letter: Some((String::new(), work.to_owned())),
+            message_ttl_ms: Some(50),
+            ..queue(&name)
+        };
+        declare(&broker, &[], vec![queue(work), retry.clone()]).await;
+        // A consumer that starts declares them again.
+        declare(&broker, &[], vec![retry]).await;
+        let mut consumer = consume(&broker, work, 1).await;
+        let mut out = message("", &name, "m1");
+        for round in 1..=3 {
+            confirmed(&broker, vec![out.clone()]).await;
+            let back = next(&mut consumer).await;
+            consumer.ack(back.tag, false).await.expect("acknowledged");
+            let history = deaths(&back.message.properties.headers);
+            let told: Vec<_> = history
+                .iter()
+                .map(|death| (death.queue.as_str(), death.reason.as_str(), death.count))
+                .collect();
+            assert_eq!(told, [(name.as_str(), "expired", round)]);
+            let origin = redrive::model::dead_letter::origin(&history);
+            assert_eq!(origin.failed_queue.as_deref(), Some(work));
+            // The history goes along: it counts the waits, and the broker sees no cycle in it.
+            out.message = back.message;
+        }
+        consumer.close().await;
+    }
+}
+
 pub async fn b_10_a_delivery_limit_ends_a_requeue_loop(broker: B) {
     let work = NewQueue {
         is_quorum: true,

@@ -47,6 +47,7 @@ contract! {
     h_03_a_second_death_is_counted,
     h_03_without_the_history_a_new_one_begins,
     h_05_an_expired_message_loses_its_expiration,
+    h_12_a_message_comes_back_from_its_retry_queue_as_often_as_it_is_sent_there,
     b_10_a_delivery_limit_ends_a_requeue_loop,
     h_02_a_carbon_copy_reaches_its_queue,
     h_02_a_carbon_copy_header_survives_a_death_without_its_own_key,

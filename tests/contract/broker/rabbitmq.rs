@@ -214,7 +214,7 @@ async fn b_07_messages_under_way_when_the_connection_is_lost_are_never_invented(
     let confirmed = count(|o| *o == PublishOutcome::Confirmed);
     let unknown = count(|o| matches!(o, PublishOutcome::Unknown(_)));
     let unsent = count(|o| {
-        matches!(o, PublishOutcome::Refused(why)
+        matches!(o, PublishOutcome::Unsent(why)
             if why.contains("before it was sent") || why.contains("not reachable"))
     });
     assert_eq!(confirmed + unknown + unsent, outcomes.len() as u64);

@@ -97,7 +97,7 @@ async fn b_07_a_silent_connection_is_noticed_by_its_heartbeat() {
             other => break other,
         }
     };
-    assert!(matches!(outcome, PublishOutcome::Refused(_)), "{outcome:?}");
+    assert!(matches!(outcome, PublishOutcome::Unsent(_)), "{outcome:?}");
     assert_eq!(publisher.flow(), Flow::Unknown);
     proxy.tasks.cancel();
     broker.close().await;

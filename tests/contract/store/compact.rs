@@ -94,6 +94,21 @@ pub async fn the_small_layout_says_what_it_cannot(f: &Fixture) {
         store.renew(&token, Duration::from_secs(1)).await,
         Err(StoreError::Unsupported { .. })
     ));
+    let unsupported = |answer: Option<StoreError>, word: &str| match answer {
+        Some(StoreError::Unsupported { reason, .. }) => {
+            assert!(reason.contains(word), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    };
+    unsupported(store.reap(10).await.err(), "no lease");
+    let request = redrive::store::ClaimRequest {
+        batch_rows: 1,
+        lease: Duration::from_secs(1),
+    };
+    unsupported(
+        store.claim_sequences(&request).await.err(),
+        "no version in the sequence",
+    );
     let release = operation(Verb::Release);
     assert!(matches!(
         store

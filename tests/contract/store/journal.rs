@@ -363,7 +363,7 @@ pub async fn an_unknown_outcome_holds_the_letter_until_it_is_given_up(f: &Fixtur
     assert_eq!(begun, Ok(Begun::Started));
 }
 
-fn repair_of(reservation: Reservation, operation: &NewOperation, new_id: &str) -> Repair {
+pub fn repair_of(reservation: Reservation, operation: &NewOperation, new_id: &str) -> Repair {
     Repair {
         reservation,
         new_event: NewEvent {

@@ -1,14 +1,17 @@
 //! What every database must do behind the store port, run on SQLite, MariaDB and, where there is one,
 //! MySQL. A missing server fails; nothing is skipped in silence.
 
+mod archive;
 mod compact;
 mod dead_letters;
+mod faults;
 mod fixture;
 mod inbox;
 mod journal;
 mod outbox;
 mod sagas;
 mod sessions;
+mod waiting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -62,7 +65,11 @@ cases! {
     outbox::events_go_from_pending_to_sent_with_their_bytes,
     outbox::a_claim_is_fenced_by_its_token,
     outbox::two_claimers_share_the_backlog,
-    outbox::an_expired_lease_is_claimed_again,
+    outbox::an_expired_lease_is_claimed_again_after_the_reaper,
+    outbox::two_reapers_and_a_late_completion_share_the_expired_rows,
+    outbox::a_row_that_cannot_be_read_is_claimed_beside_the_others,
+    outbox::a_sequence_is_claimed_from_its_head,
+    outbox::a_failed_head_holds_only_its_own_sequence,
     outbox::a_renewed_lease_is_not_expired,
     outbox::rows_given_back_are_untried,
     outbox::p_13_failed_attempts_keep_their_reason,
@@ -75,9 +82,26 @@ cases! {
     outbox::q_01_a_claim_does_not_block_inserts,
     outbox::q_10_a_row_committed_late_is_still_claimed,
     outbox::big_batches_are_completed_whole,
+    faults::q_02_a_deadlock_is_repeated_and_nothing_else_is,
+    faults::q_02_a_mark_that_meets_locks_is_repeated_and_nothing_is_sent_twice,
+    faults::q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself,
+    faults::q_21_a_clean_up_in_batches_does_not_lock_the_relay_out,
+    faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
+    waiting::a_sequence_moves_on_under_its_lock,
+    waiting::two_that_begin_a_sequence_do_not_both_win,
+    waiting::an_event_waits_whole_and_once,
+    waiting::an_event_whose_turn_has_come_is_found,
+    waiting::i_03_the_deadline_is_counted_from_the_last_attempt,
+    waiting::an_overdue_event_is_given_up_by_one_worker_at_a_time,
+    archive::i_01_old_rows_leave_the_inbox_oldest_first_and_the_horizon_follows,
+    archive::a_row_archived_twice_keeps_its_later_time_and_the_horizon_never_goes_back,
+    archive::without_an_archive_nothing_is_kept_but_the_horizon,
+    archive::an_inbox_that_is_the_services_own_table_is_not_touched,
+    archive::the_oldest_letter_that_waits_for_somebody_is_known,
+    archive::q_21_cleaning_up_does_not_lock_out_the_relay,
     dead_letters::p_01_p_04_p_07_bytes_and_headers_come_back_as_they_were,
     dead_letters::r_13_the_next_death_reopens_the_letter,
     dead_letters::b_14_a_redelivery_is_the_same_death,
@@ -103,6 +127,7 @@ cases! {
     compact::the_small_layout_says_what_it_cannot,
     compact::the_small_inbox_knows_its_duplicates,
     sessions::q_06_sessions_are_utc_whatever_the_server_says,
+    sessions::q_08_no_named_time_zone_is_needed,
     sessions::p_07_sessions_are_strict,
     sessions::a_read_only_store_never_writes,
     sessions::migrations_are_idempotent_and_renamed_tables_work,

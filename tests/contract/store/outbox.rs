@@ -54,6 +54,7 @@ pub async fn a_claim_is_fenced_by_its_token(f: &Fixture) {
     f.emit(&["e-1", "e-2"]).await;
     let stale = claim(&f.store, 2).await;
     f.expire_leases().await;
+    assert_eq!(f.store.reap(10).await.expect("reaps").rows, 2);
     let fresh = claim(&f.store, 2).await;
     let ids = ids_of(&fresh);
     assert_eq!(ids, ids_of(&stale));
@@ -92,19 +93,144 @@ pub async fn two_claimers_share_the_backlog(f: &Fixture) {
     other.close().await;
 }
 
-pub async fn an_expired_lease_is_claimed_again(f: &Fixture) {
-    f.emit(&["e-1"]).await;
-    let first = claim(&f.store, 1).await;
-    assert!(claim(&f.store, 1).await.events.is_empty(), "still leased");
+pub async fn an_expired_lease_is_claimed_again_after_the_reaper(f: &Fixture) {
+    f.emit(&["e-1", "e-2", "e-3"]).await;
+    let first = claim(&f.store, 2).await;
+    let alive = f.store.reap(10).await.expect("reaps");
+    assert_eq!((alive.rows, alive.claims.len()), (0, 0), "still leased");
     f.expire_leases().await;
     let counts = f.store.outbox_counts().await.expect("counts");
-    assert_eq!(counts.expired_leases, Some(Count::Exact(1)));
+    assert_eq!(counts.expired_leases, Some(Count::Exact(2)));
     let leases = f.store.leases(10).await.expect("reads");
     assert!(leases.groups[0].left_s.expect("has a lease") < 0.0);
     assert_eq!(leases.groups[0].claim_token.as_ref(), Some(&first.token));
+    let third = claim(&f.store, 3).await;
+    assert_eq!(
+        ids_of(&third),
+        [EventId::new("e-3")],
+        "a claim takes over nothing"
+    );
+    let reaped = f.store.reap(10).await.expect("reaps");
+    assert_eq!(
+        (reaped.rows, reaped.claims),
+        (2, vec![(Some(first.token), 2)])
+    );
+    assert!(reaped.overdue_s > 0.0);
     let second = claim(&f.store, 1).await;
-    assert_eq!(second.events[0].row.attempts, Some(2));
-    assert_ne!(first.token, second.token);
+    assert_eq!(second.events[0].row.attempts, Some(2), "attempts stay");
+    assert_eq!(f.store.reap(10).await.expect("reaps").rows, 0);
+    assert_eq!(f.store.complete(&third.token, &ids_of(&third)).await, Ok(1));
+}
+
+pub async fn two_reapers_and_a_late_completion_share_the_expired_rows(f: &Fixture) {
+    let ids: Vec<String> = (0..60).map(|n| format!("e-{n:02}")).collect();
+    f.emit(&ids.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
+    let late = claim(&f.store, 60).await;
+    f.expire_leases().await;
+    let other = f.another();
+    let all = ids_of(&late);
+    let reap = async |store: &std::sync::Arc<dyn redrive::store::Store>| {
+        let mut rows = 0;
+        loop {
+            match store.reap(7).await.expect("reaps").rows {
+                0 => return rows,
+                some => rows += some,
+            }
+        }
+    };
+    let (a, b, done) = tokio::join!(
+        reap(&f.store),
+        reap(&other),
+        other.complete(&late.token, &all)
+    );
+    assert_eq!(a + b + done.expect("completes"), 60, "each row once");
+    other.close().await;
+}
+
+pub async fn a_row_that_cannot_be_read_is_claimed_beside_the_others(f: &Fixture) {
+    f.emit(&["e-1", "e-2", "e-3"]).await;
+    f.sql("UPDATE outbox_events SET headers = '[1' WHERE event_id = 'e-2'")
+        .await;
+    let taken = claim(&f.store, 10).await;
+    assert_eq!(taken.events.len(), 2);
+    let [(id, why)] = taken.unreadable.as_slice() else {
+        panic!("one: {taken:?}")
+    };
+    assert_eq!(id.as_str(), "e-2");
+    assert!(why.contains("headers"), "{why}");
+    let failed = FailedAttempt {
+        event_id: id.clone(),
+        error: why.clone(),
+        retry_after: None,
+    };
+    assert_eq!(f.store.fail_attempts(&taken.token, &[failed]).await, Ok(1));
+}
+
+pub async fn a_sequence_is_claimed_from_its_head(f: &Fixture) {
+    // Versions 1 to 4 of one aggregate.
+    f.emit(&["e-1", "e-2", "e-3", "e-4"]).await;
+    let request = |batch_rows| ClaimRequest {
+        batch_rows,
+        lease: Duration::from_secs(30),
+    };
+    let head = f.store.claim_sequences(&request(2)).await.expect("claims");
+    assert_eq!(ids_of(&head), ["e-1", "e-2"].map(EventId::new));
+    assert_eq!(head.held, 0);
+    // The rest waits for it, and is not met again by the next claim.
+    let other = f.another();
+    let behind = other.claim_sequences(&request(10)).await.expect("claims");
+    assert_eq!((behind.events.len(), behind.held), (0, 2));
+    let again = other.claim_sequences(&request(10)).await.expect("claims");
+    assert_eq!((again.events.len(), again.held), (0, 0));
+    assert_eq!(f.store.complete(&head.token, &ids_of(&head)).await, Ok(2));
+    let order_42 = ("order-42".into(), 2);
+    assert_eq!(
+        f.store
+            .wake_sequences(std::slice::from_ref(&order_42))
+            .await,
+        Ok(2)
+    );
+    assert_eq!(f.store.wake_sequences(&[order_42]).await, Ok(0));
+    let rest = other.claim_sequences(&request(10)).await.expect("claims");
+    assert_eq!(ids_of(&rest), ["e-3", "e-4"].map(EventId::new));
+    other.close().await;
+}
+
+pub async fn a_failed_head_holds_only_its_own_sequence(f: &Fixture) {
+    f.emit(&["e-1", "e-2"]).await;
+    let mut tx = f.store.begin().await.expect("begins");
+    let other = NewEvent {
+        aggregate_id: "order-43".into(),
+        aggregate_version: 2,
+        ..event("f-2")
+    };
+    tx.append(&other).await.expect("appends");
+    tx.commit().await.expect("commits");
+    let request = ClaimRequest {
+        batch_rows: 1,
+        lease: Duration::from_secs(30),
+    };
+    let head = f.store.claim_sequences(&request).await.expect("claims");
+    let failed = FailedAttempt {
+        event_id: EventId::new("e-1"),
+        error: "unroutable".into(),
+        retry_after: None,
+    };
+    assert_eq!(f.store.fail_attempts(&head.token, &[failed]).await, Ok(1));
+    let all = ClaimRequest {
+        batch_rows: 10,
+        ..request
+    };
+    let taken = f.store.claim_sequences(&all).await.expect("claims");
+    assert_eq!(ids_of(&taken), [EventId::new("f-2")]);
+    assert_eq!(taken.held, 1);
+    let held = f.store.outbox_event(&EventId::new("e-2")).await;
+    let held = held.expect("reads").expect("is there").row;
+    assert_eq!((held.state, held.attempts), (OutboxState::Pending, Some(0)));
+    assert!(held.last_error.expect("told").starts_with("held: "));
+    let counts = f.store.outbox_counts().await.expect("counts");
+    assert_eq!(counts.due, Count::Exact(0), "held rows are not due");
 }
 
 pub async fn a_renewed_lease_is_not_expired(f: &Fixture) {
@@ -344,6 +470,19 @@ pub async fn without_its_index_a_question_is_not_answered(f: &Fixture) {
     match other.outbox_page(&page(OutboxState::Sent, 10)).await {
         Err(StoreError::Unsupported { reason, .. }) => {
             assert!(reason.contains("status, created_at"), "{reason}");
+        }
+        unexpected => panic!("{unexpected:?}"),
+    }
+    let request = ClaimRequest {
+        batch_rows: 1,
+        lease: Duration::from_secs(1),
+    };
+    match other.claim_sequences(&request).await {
+        Err(StoreError::Unsupported { reason, .. }) => {
+            assert!(
+                reason.contains("aggregate_id, aggregate_version"),
+                "{reason}"
+            );
         }
         unexpected => panic!("{unexpected:?}"),
     }

@@ -36,6 +36,20 @@ pub async fn q_06_sessions_are_utc_whatever_the_server_says(f: &Fixture) {
     assert_eq!(f.store.facts().product, f.product);
 }
 
+pub async fn q_08_no_named_time_zone_is_needed(f: &Fixture) {
+    if f.product == "sqlite" {
+        return; // It has no time zones.
+    }
+    let offset = "SELECT @@session.time_zone = '+00:00'";
+    assert_eq!(f.number(offset).await, 1, "an offset, not a name");
+    assert_eq!(
+        f.number("SELECT CONVERT_TZ(NOW(), '+00:00', 'Europe/Berlin') IS NULL")
+            .await,
+        1,
+        "the test server has no names loaded, as a fresh one"
+    );
+}
+
 pub async fn p_07_sessions_are_strict(f: &Fixture) {
     if f.product == "sqlite" {
         return; // TEXT has no length there.

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use crate::base::text::{cut_bytes, safe};
+use crate::base::tls;
 use crate::broker::{BrokerError, BrokerResult};
 use crate::config::ConfigError;
 
@@ -243,7 +244,10 @@ impl Client {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        BrokerError::Unavailable(format!("management API at {}: {cause}", self.place()))
+        let place = self.place();
+        let cause = cause.to_string();
+        let told = tls::explained(&cause, &place).unwrap_or(cause);
+        BrokerError::Unavailable(format!("management API at {place}: {told}"))
     }
 
     fn protocol(&self, what: &str) -> BrokerError {

@@ -60,7 +60,7 @@ impl Batch {
                 drop(live);
                 self.send().await;
             }
-            Err(why) => self.refuse_rest(&why),
+            Err(why) => self.leave_rest(&why),
         }
         let why = "the publish ended without an answer";
         self.outcomes
@@ -121,10 +121,9 @@ impl Batch {
             }
             let (live, channel) = match self.channel().await {
                 Ok(both) => both,
-                Err(error) => return self.refuse_rest(&error.to_string()),
+                Err(error) => return self.leave_rest(&error.to_string()),
             };
-            let window = self.limits.in_flight_max;
-            let landed = fly(&channel, &self.messages, &open, window, self.until).await;
+            let landed = fly(&channel, &self.messages, &open, self.limits, self.until).await;
             let suspects = self.take_in(landed, &live, channel);
             if !suspects.is_empty() {
                 self.isolate(suspects).await;
@@ -146,7 +145,7 @@ impl Batch {
                     continue;
                 }
             };
-            let landed = fly(&channel, &self.messages, &[index], 1, self.until).await;
+            let landed = fly(&channel, &self.messages, &[index], self.limits, self.until).await;
             let blamed = landed
                 .failed
                 .first()
@@ -195,7 +194,7 @@ impl Batch {
                 "the connection was lost before it was sent".to_owned()
             };
             for index in landed.unsent {
-                self.set(index, PublishOutcome::Refused(why.clone()));
+                self.set(index, PublishOutcome::Unsent(why.clone()));
             }
         }
         if landed.unsettled.is_empty() {
@@ -268,9 +267,9 @@ impl Batch {
             .collect()
     }
 
-    fn refuse_rest(&mut self, why: &str) {
+    fn leave_rest(&mut self, why: &str) {
         for index in self.open() {
-            self.set(index, PublishOutcome::Refused(why.to_owned()));
+            self.set(index, PublishOutcome::Unsent(why.to_owned()));
         }
     }
 

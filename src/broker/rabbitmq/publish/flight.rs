@@ -11,10 +11,18 @@ use lapin::options::BasicPublishOptions;
 use lapin::{Channel, Confirmation};
 use tokio::time::{Instant, timeout_at};
 
+use crate::base::crash::CrashPoints;
 use crate::broker::{Outgoing, PublishOutcome};
 
+use super::super::Limits;
 use super::super::codec::{short, to_wire};
 use super::returns::Returns;
+
+/// After a message is on the wire, before its confirm is read.
+const AFTER_PUBLISH: &str = "dispatcher.after_publish";
+
+/// That no message is sent which no queue would take without a word.
+const MANDATORY: &str = "guard.mandatory";
 
 /// Bytes in flight at most: lapin keeps a copy of each until it is on the wire.
 const IN_FLIGHT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -38,15 +46,16 @@ pub(super) struct Landed {
 }
 
 /// Sends `indices` of `messages` over `channel` and waits for their confirms until `until`. Stops
-/// sending at the first failure. At most `window` are in flight.
+/// sending at the first failure. At most as many are in flight as the limits say.
 pub(super) async fn fly(
     channel: &Channel,
     messages: &Arc<[Outgoing]>,
     indices: &[usize],
-    window: usize,
+    limits: Limits,
     until: Instant,
 ) -> Landed {
-    let mut air = Air::default();
+    let window = limits.in_flight_max;
+    let mut air = Air::new(limits.crash_points);
     let mut sent = 0;
     let flying = async {
         for index in indices {
@@ -71,8 +80,8 @@ pub(super) async fn fly(
 }
 
 /// What is in the air.
-#[derive(Default)]
 struct Air {
+    crash_points: CrashPoints,
     sending: VecDeque<(usize, usize, Sending)>,
     bytes: usize,
     settled: Vec<(usize, lapin::Result<Confirmation>)>,
@@ -80,6 +89,16 @@ struct Air {
 }
 
 impl Air {
+    fn new(crash_points: CrashPoints) -> Self {
+        Self {
+            crash_points,
+            sending: VecDeque::new(),
+            bytes: 0,
+            settled: Vec::new(),
+            has_failed: false,
+        }
+    }
+
     fn has_room(&self, window: usize, bytes: usize) -> bool {
         self.sending.is_empty()
             || (self.sending.len() < window && self.bytes + bytes <= IN_FLIGHT_BYTES_MAX)
@@ -94,7 +113,8 @@ impl Air {
         index: usize,
         bytes: usize,
     ) {
-        let mut sending = send(channel.clone(), Arc::clone(messages), index).boxed();
+        let messages = Arc::clone(messages);
+        let mut sending = send(channel.clone(), messages, index, self.crash_points).boxed();
         if let Some(result) = (&mut sending).now_or_never() {
             self.settle(index, result);
         } else {
@@ -206,6 +226,7 @@ async fn send(
     channel: Channel,
     messages: Arc<[Outgoing]>,
     index: usize,
+    crash_points: CrashPoints,
 ) -> lapin::Result<Confirmation> {
     let Some(message) = messages.get(index) else {
         return Ok(Confirmation::NotRequested);
@@ -220,10 +241,10 @@ async fn send(
         return Ok(Confirmation::NotRequested);
     };
     let options = BasicPublishOptions {
-        mandatory: true,
+        mandatory: !crash_points.is_off(MANDATORY),
         ..BasicPublishOptions::default()
     };
-    channel
+    let confirm = channel
         .basic_publish(
             exchange,
             routing_key,
@@ -231,8 +252,9 @@ async fn send(
             message.message.payload.bytes(),
             properties,
         )
-        .await?
-        .await
+        .await?;
+    crash_points.reach(AFTER_PUBLISH);
+    confirm.await
 }
 
 fn size(messages: &[Outgoing], index: usize) -> usize {

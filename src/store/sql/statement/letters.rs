@@ -63,6 +63,11 @@ super::statements! {
   {us(MAX(last_died_at))}, MIN(owner), MAX(owner), COUNT(owner), MIN(note), MAX(note), COUNT(note)
 FROM {letters}{by_died} WHERE status = ? AND last_died_at >= {at}
 GROUP BY consumer_name, event_type, error_class ORDER BY COUNT(*) DESC, 1, 3 LIMIT ?",
+        /// When the oldest letter that waits for somebody died first, by status. (status, first_died_at), one
+        /// entry each.
+        oldest_unresolved: "SELECT {now_us},
+  (SELECT {us(first_died_at)} FROM {letters}{by_first} WHERE status = 'open' ORDER BY first_died_at LIMIT 1),
+  (SELECT {us(first_died_at)} FROM {letters}{by_first} WHERE status = 'replaying' ORDER BY first_died_at LIMIT 1)",
         /// First page of a status. (status, last_died_at). Binds status, limit.
         page_first: concat!("SELECT ", letter!(), newest!(""), " LIMIT ?"),
         /// Page after a cursor; a range at any depth. Binds status, at, at, id, limit.

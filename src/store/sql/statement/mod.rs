@@ -7,6 +7,7 @@
 //! instant), `{us(column)}` (reads an instant), `{for_update}`, `{skip_locked}`. `{ids}` stays: it is
 //! filled with as many placeholders as the call has ids.
 
+mod archive;
 mod journal;
 mod letters;
 mod outbox;
@@ -14,6 +15,7 @@ mod parts;
 mod saga;
 mod waiting;
 
+pub use archive::ArchiveStatements;
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements};
 pub use outbox::OutboxStatements;

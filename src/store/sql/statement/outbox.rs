@@ -3,7 +3,7 @@
 use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
-use super::parts::{Unlease, action, claim_mark, counts, insert};
+use super::parts::{Unlease, action, claim_mark, counts, insert, touch};
 use super::{Slots, UnknownSlot};
 
 /// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
@@ -17,6 +17,13 @@ const ROW: &str = "{id} AS c0, {key} AS c1, {seq} AS c2, {type} AS c3, {status} 
 const EVENT: &str = ",
   {schema_version} AS c12, {payload} AS c13, {headers} AS c14,
   {destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
+
+/// The rest of a claim in sequence.
+const CLAIM_SEQUENCE: &str = ",
+  {now_us} AS c19,
+  (SELECT e.{id} FROM {t} e{by_key} WHERE e.{key} = {t}.{key} AND e.{seq} < {t}.{seq} AND e.{status} <> ?
+   ORDER BY e.{seq} DESC LIMIT 1) AS c20
+FROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} ORDER BY {due} LIMIT ?{skip_locked}";
 
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
@@ -41,21 +48,37 @@ pub struct OutboxStatements {
     pub sequence: Result<String, String>,
     /// Claimed rows by lease. (status, lease), at most the limit. Binds status, limit.
     pub leases: Result<String, String>,
-    /// Expired rows, locked. (status, lease), at most the limit; locks only what it returns.
-    /// Binds status, limit.
-    pub claim_expired: Option<String>,
     /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
     /// locked. Binds status, limit.
     pub claim_due: Result<String, String>,
+    /// As `claim_due`, with the nearest earlier unsent row of the aggregate: (aggregate, version)
+    /// backwards, one entry where there is one, else as many as the aggregate has sent. A consistent
+    /// read, so it locks nothing. Binds sent, status, limit. The error names what is missing.
+    pub claim_sequence: Result<String, String>,
     /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, token (if any), lease (if any), ids,
-    /// pending, sending (if any).
+    /// pending.
     pub claim_mark: String,
+    /// State and time of rows that others wait for. Primary key, no locks. Binds ids.
+    pub holders: String,
+    /// Puts locked rows off. Primary key. Binds the instant, the reason (if kept), ids, pending.
+    pub hold: String,
+    /// Later rows of an aggregate that were put off. (aggregate, version) from the version on, at most
+    /// the limit; no locks. Binds aggregate, version, pending, the reason, limit.
+    pub held: Option<String>,
+    /// Makes them due, guarded. Primary key. Binds ids, pending, the reason.
+    pub wake: Option<String>,
+    /// Rows whose lease has run out, locked. (status, lease) in order, at most the limit; locks only
+    /// what it returns and waits for nobody. Binds status, limit.
+    pub expired: Result<String, String>,
+    /// Those rows back to pending, guarded by state and by the database's clock, so that it is right by
+    /// itself. Primary key. Binds pending, the reason (if kept), ids, sending.
+    pub reap: String,
     /// Sent mark, fenced by status and, where there is one, token. Primary key. Binds sent, ids, sending,
     /// token (if any).
     pub complete: String,
     /// Extends a claim. (status, lease) over all claimed rows. Binds microseconds, sending, token.
     pub renew: Option<String>,
-    /// After a failed attempt, fenced. Primary key, one row. Binds status, microseconds, error, id,
+    /// After failed attempts, fenced. Primary key. Binds status, microseconds, error (if kept), ids,
     /// sending, token (if any).
     pub fail: String,
     /// Untried rows back, fenced. Primary key. Binds pending, ids, sending, token (if any).
@@ -171,6 +194,13 @@ impl OutboxStatements {
         } else {
             ""
         };
+        let error = if layout.last_error.is_some() {
+            ", {error} = ?"
+        } else {
+            ""
+        };
+        // Only a row's reason tells one that was put off from one its producer wants to go out later.
+        let wakes = layout.seq.is_some() && layout.last_error.is_some() && indexes.key.is_some();
         let unlease = Unlease::of(layout);
         let is_mysql = dialect == super::Dialect::MySql;
         Ok(Self {
@@ -205,14 +235,6 @@ impl OutboxStatements {
                     "{by_lease} WHERE {status} = ? ORDER BY {lease}, {id} LIMIT ?",
                 )?),
             },
-            claim_expired: has_lease
-                .then(|| {
-                    event(
-                        ",\n  {now_us} AS c19\nFROM {t}{by_lease} WHERE {status} = ? AND {lease} <= {now} \
-                         ORDER BY {lease} LIMIT ?{skip_locked}",
-                    )
-                })
-                .transpose()?,
             claim_due: match &indexes.due {
                 Some(_) => Ok(event(
                     ",\n  {now_us} AS c19\nFROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} \
@@ -220,7 +242,51 @@ impl OutboxStatements {
                 )?),
                 None => Err(missing(layout, &[&layout.status, &layout.due_at])),
             },
+            claim_sequence: match (&layout.seq, &indexes.due, &indexes.key) {
+                (None, ..) => Err(format!(
+                    "the {} layout has no version in the sequence, which order = \"sequence\" needs; use \"due\"",
+                    layout.layout
+                )),
+                (Some(_), None, _) => Err(missing(layout, &[&layout.status, &layout.due_at])),
+                (Some(seq), Some(_), None) => Err(missing(layout, &[&layout.key, seq])),
+                (Some(_), Some(_), Some(_)) => Ok(event(CLAIM_SEQUENCE)?),
+            },
             claim_mark: render(&claim_mark(layout))?,
+            holders: render("SELECT {id}, {status}, {us(due)} FROM {t} WHERE {id} IN ({ids})")?,
+            hold: render(&format!(
+                "UPDATE {{t}} SET {{due}} = {{at}}{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?",
+                touch(layout),
+            ))?,
+            held: wakes
+                .then(|| {
+                    render(
+                        "SELECT {id} FROM {t}{by_key} WHERE {key} = ? AND {seq} > ? AND {status} = ? \
+                         AND {error} = ? AND {due} > {now} ORDER BY {seq} LIMIT ?",
+                    )
+                })
+                .transpose()?,
+            wake: wakes
+                .then(|| {
+                    render(&format!(
+                        "UPDATE {{t}} SET {{due}} = {{now}}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
+                         AND {{error}} = ?",
+                        touch(layout),
+                    ))
+                })
+                .transpose()?,
+            expired: match (&layout.lease_until, &indexes.lease) {
+                (None, _) => Err("this layout has no lease".to_owned()),
+                (Some(lease), None) => Err(missing(layout, &[&layout.status, lease])),
+                (Some(_), Some(_)) => Ok(render(
+                    "SELECT {id}, {token}, {us(lease)}, {now_us} FROM {t}{by_lease} \
+                     WHERE {status} = ? AND {lease} <= {now} ORDER BY {lease} LIMIT ?{skip_locked}",
+                )?),
+            },
+            reap: render(&format!(
+                "UPDATE {{t}} SET {{status}} = ?{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
+                 AND {{lease}} <= {{now}}",
+                unlease.set,
+            ))?,
             complete: render(&format!(
                 "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
                 if layout.sent_at.is_some() { ", {sent} = {now}" } else { "" },
@@ -235,9 +301,8 @@ impl OutboxStatements {
                 })
                 .transpose()?,
             fail: render(&format!(
-                "UPDATE {{t}} SET {{status}} = ?, {{due}} = {{now_plus}}{}{} \
-                 WHERE {{id}} = ? AND {{status}} = ?{fence}",
-                if layout.last_error.is_some() { ", {error} = ?" } else { "" },
+                "UPDATE {{t}} SET {{status}} = ?, {{due}} = {{now_plus}}{error}{} \
+                 WHERE {{id}} IN ({{ids}}) AND {{status}} = ?{fence}",
                 unlease.set,
             ))?,
             give_back: render(&format!(
@@ -351,12 +416,21 @@ impl OutboxStatements {
         push("by_prefix", Some(&self.by_prefix));
         push("sequence", self.sequence.as_ref().map(String::as_str).ok());
         push("leases", self.leases.as_ref().map(String::as_str).ok());
-        push("claim_expired", self.claim_expired.as_deref());
         push(
             "claim_due",
             self.claim_due.as_ref().map(String::as_str).ok(),
         );
+        push(
+            "claim_sequence",
+            self.claim_sequence.as_ref().map(String::as_str).ok(),
+        );
         push("claim_mark", Some(&self.claim_mark));
+        push("holders", Some(&self.holders));
+        push("hold", Some(&self.hold));
+        push("held", self.held.as_deref());
+        push("wake", self.wake.as_deref());
+        push("expired", self.expired.as_ref().map(String::as_str).ok());
+        push("reap", Some(&self.reap));
         push("complete", Some(&self.complete));
         push("renew", self.renew.as_deref());
         push("fail", Some(&self.fail));

@@ -1,6 +1,6 @@
 //! Parts of outbox statements that depend on what columns and indexes a table has.
 
-use crate::mapping::{ColumnAction, ColumnValue, Identifier, OutboxLayout};
+use crate::mapping::{ColumnAction, ColumnValue, OutboxLayout};
 
 use super::Slots;
 use super::outbox::CountParts;
@@ -21,16 +21,19 @@ impl Unlease {
         if layout.lease_until.is_some() {
             set.push_str(", {lease} = NULL");
         }
-        if let Some(column) = &layout.updated_at {
-            set.push_str(&touched(column));
-        }
+        set.push_str(&touch(layout));
         Self { set }
     }
 }
 
-/// The part of a SET that keeps the time of the last change.
-fn touched(column: &Identifier) -> String {
-    format!(", {} = {{now}}", column.quoted())
+/// The part of a SET that keeps the time of the last change, where the table wants it kept.
+pub fn touch(layout: &OutboxLayout) -> String {
+    layout
+        .updated_at
+        .as_ref()
+        .map_or_else(String::new, |column| {
+            format!(", {} = {{now}}", column.quoted())
+        })
 }
 
 /// The counting statement with the parts a table can answer.
@@ -79,16 +82,9 @@ pub fn claim_mark(layout: &OutboxLayout) -> String {
     if layout.lease_until.is_some() {
         set.push_str(", {lease} = {at}");
     }
-    if let Some(column) = &layout.updated_at {
-        set.push_str(&touched(column));
-    }
+    set.push_str(&touch(layout));
     // The rows are locked; the guard is kept so that the statement is right by itself.
-    let guard = if layout.lease_until.is_some() {
-        "({status} = ? OR ({status} = ? AND {lease} <= {now}))"
-    } else {
-        "{status} = ?"
-    };
-    format!("UPDATE {{t}} SET {set} WHERE {{id}} IN ({{ids}}) AND {guard}")
+    format!("UPDATE {{t}} SET {set} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?")
 }
 
 /// A new event, in the columns the table has.

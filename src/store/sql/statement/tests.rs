@@ -34,6 +34,10 @@ fn statements_of_every_layout_and_dialect() {
                 let statements =
                     InboxStatements::of_layout(&slots, &inbox).expect("every slot is filled");
                 insta::assert_snapshot!(name("inbox"), listing(owned(statements.all())));
+                let archive = ArchiveStatements::of_layout(&slots, &inbox).expect("filled");
+                if let Some(archive) = archive {
+                    insta::assert_snapshot!(name("archive"), listing(owned(archive.all())));
+                }
             }
         }
         let name = |part: &str| format!("own_{}_{part}", dialect.name());
@@ -66,4 +70,33 @@ fn batches_are_padded_to_a_few_sizes() {
     let (statement, padded) = with_ids("IN ({ids})", 9);
     assert_eq!((statement.matches('?').count(), padded), (32, 32));
     assert_eq!(with_ids("IN ({ids})", IDS_MAX).1, IDS_MAX);
+}
+
+/// What a lease is held against, and what it is made of: nothing of it comes from the program's clock.
+#[test]
+fn q_04_leases_are_judged_by_the_database_s_clock() {
+    for dialect in [Dialect::MySql, Dialect::Sqlite] {
+        let outbox = layout("native").expect("reads").outbox.expect("has one");
+        let statements = OutboxStatements::render(&Slots::new(dialect), &outbox, &outbox.indexes)
+            .expect("every slot is filled");
+        let now = dialect.now();
+        let judged = [
+            statements.claim_due.expect("has its index"),
+            statements.claim_sequence.expect("has its indexes"),
+            statements.expired.expect("has its index"),
+            statements.reap,
+            statements.release.expect("can be released"),
+        ];
+        for statement in judged {
+            let compared = ["next_attempt_at", "lease_until"].iter().any(|column| {
+                statement.contains(&format!("{column}` <= {now}"))
+                    || statement.contains(&format!("{column}\" <= {now}"))
+            });
+            assert!(compared, "{statement}");
+        }
+        // A renewal counts from the database's now; so does a claim: `claim.rs` adds the lease to the clock
+        // that came with the locked rows.
+        let renew = statements.renew.expect("has a lease");
+        assert!(renew.contains(dialect.now_plus()), "{renew}");
+    }
 }

@@ -14,6 +14,8 @@ super::statements! {
         /// The last applied version of a sequence, locked. Primary key, one row or none. Binds consumer,
         /// aggregate.
         lock_version: "SELECT version FROM applied_versions WHERE consumer_name = ? AND aggregate_id = ?{for_update}",
+        /// The same for a look. Primary key. Binds consumer, aggregate.
+        applied: "SELECT version FROM applied_versions WHERE consumer_name = ? AND aggregate_id = ?",
         /// The first look at a sequence; unique on the primary key. Binds consumer, aggregate, version.
         insert_version: "INSERT INTO applied_versions (consumer_name, aggregate_id, version, updated_at)
 VALUES (?, ?, ?, {now})",

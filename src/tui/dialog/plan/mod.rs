@@ -323,12 +323,17 @@ impl PlanDialog {
                         .reason
                         .is_empty()
                         .then(|| "a reason is needed".to_owned()),
-                    Asked::Ticket => field.is_blank().then(|| {
-                        format!(
-                            "a ticket like {} is needed",
-                            rules.ticket_pattern.as_deref().unwrap_or("?")
-                        )
-                    }),
+                    Asked::Ticket => {
+                        let like = rules.ticket_pattern.as_deref().unwrap_or("?");
+                        let ticket = given.ticket.as_deref().unwrap_or_default();
+                        if field.is_blank() {
+                            Some(format!("a ticket like {like} is needed"))
+                        } else if rules.takes_ticket(ticket) {
+                            None
+                        } else {
+                            Some(format!("a ticket like {like} is needed, this is none"))
+                        }
+                    }
                     // Real bytes are compared: a look-alike is another name (N-07).
                     Asked::ContextName => (given.context_name != rules.context_name)
                         .then(|| "type the context's name exactly".to_owned()),

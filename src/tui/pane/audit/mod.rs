@@ -79,7 +79,8 @@ impl Listing for Audit {
         for (service, entries) in &parts {
             if let Some(last) = entries.iter().map(|entry| entry.seq).max() {
                 line.push(Span::new(format!("{service} "), Role::Dim));
-                line.push(Span::new(format!("{last} entries   "), Role::Text));
+                let word = if last == 1 { "entry" } else { "entries" };
+                line.push(Span::new(format!("{last} {word}   "), Role::Text));
             }
         }
         line

@@ -61,18 +61,15 @@ impl DeadLetters {
     pub(super) fn back(&mut self) -> bool {
         match self.part {
             Part::Detail => self.part = Part::Rows,
-            Part::Rows => {
-                if !self.rows.clear_marks() {
-                    self.part = Part::Groups;
-                }
+            Part::Rows if self.rows.clear_marks() => {}
+            Part::Rows | Part::Groups if !self.filter_text.is_empty() => {
+                self.filter_text.clear();
+                self.filter = Filter::default();
+                return true;
             }
+            Part::Rows => self.part = Part::Groups,
             Part::Groups => {
-                if self.filter_text.is_empty() {
-                    self.groups.select_index(0);
-                } else {
-                    self.filter_text.clear();
-                    self.filter = Filter::default();
-                }
+                self.groups.select_index(0);
                 return true;
             }
         }

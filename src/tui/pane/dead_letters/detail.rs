@@ -3,7 +3,7 @@
 use super::{Tab, ViewAs};
 use crate::base::clock::Timestamp;
 use crate::base::human;
-use crate::model::dead_letter::{DeadLetter, Whereabouts};
+use crate::model::dead_letter::{DeadLetter, DeadLetterStatus, Whereabouts};
 use crate::model::outbox::OutboxState;
 use crate::observe::snapshot::DeadLetterView;
 use crate::tui::pane::browser::{Facts, short_id};
@@ -122,8 +122,12 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
     if letter.replays > 0 {
         let after = letter.last_replayed_at.map(|at| {
             let lived = letter.last_died_at.seconds_since(at);
-            if lived >= 0.0 {
-                format!(", last death {} after the replay", human::age(lived))
+            // A broker tells a death's whole second only.
+            if lived > -1.0 {
+                format!(
+                    ", last death {} after the replay",
+                    human::age(lived.max(0.0))
+                )
             } else {
                 format!(", last {} ago", world.age(at))
             }
@@ -200,6 +204,18 @@ fn why(view: &DeadLetterView, world: &World) -> Vec<Line> {
     facts.take()
 }
 
+/// `1767323045 (2026-01-02 03:04:05Z)`: AMQP counts whole seconds. What is no time of ours, such as
+/// milliseconds, stays a number.
+fn readable(seconds: u64) -> String {
+    let at = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| seconds.checked_mul(1_000_000))
+        .and_then(|micros| Timestamp::from_micros(micros).to_datetime())
+        .map(|at| at.format("%Y-%m-%d %H:%M:%SZ").to_string())
+        .filter(|text| text.starts_with(|c: char| c.is_ascii_digit()) && text.len() == 20);
+    at.map_or_else(|| seconds.to_string(), |at| format!("{seconds} ({at})"))
+}
+
 fn headers(view: &DeadLetterView) -> Vec<Line> {
     let properties = &view.detail.message.properties;
     let mut facts = Facts::new(24);
@@ -220,7 +236,7 @@ fn headers(view: &DeadLetterView) -> Vec<Line> {
         ("reply_to", text(&properties.reply_to)),
         ("expiration", text(&properties.expiration)),
         ("message_id", text(&properties.message_id)),
-        ("timestamp", properties.timestamp.map(|n| n.to_string())),
+        ("timestamp", properties.timestamp.map(readable)),
         ("type", text(&properties.kind)),
         ("user_id", text(&properties.user_id)),
         ("app_id", text(&properties.app_id)),
@@ -255,7 +271,10 @@ fn deaths(view: &DeadLetterView, world: &World) -> Vec<Line> {
     let all = &view.detail.deaths;
     let mut out = vec![vec![
         Span::new(
-            format!("{} deaths recorded", view.detail.letter.deaths),
+            match view.detail.letter.deaths {
+                1 => "1 death recorded".to_owned(),
+                n => format!("{n} deaths recorded"),
+            },
             Role::Text,
         ),
         Span::new(
@@ -362,6 +381,14 @@ fn inbox(view: &DeadLetterView, world: &World) -> Vec<Line> {
     out
 }
 
+/// `dead`, or `dead, replayed` for a letter that waits for nobody any more.
+fn fate(word: &str, status: DeadLetterStatus) -> (String, Role) {
+    match status {
+        DeadLetterStatus::Open => (word.to_owned(), Role::Bad),
+        closed => (format!("{word}, {}", closed.word()), Role::Dim),
+    }
+}
+
 fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
     let letter = &view.detail.letter;
     let key = letter.aggregate_id.as_ref().map_or("?", |key| key.as_str());
@@ -374,18 +401,24 @@ fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
     }
     for row in &view.sequence.rows {
         let is_this = letter.event_id.as_ref() == Some(&row.event_id);
-        let is_dead = view
+        // Dead at several consumers: the letter that still needs somebody is told.
+        let is_row = |sibling: &&DeadLetter| sibling.event_id.as_ref() == Some(&row.event_id);
+        let dead = view
             .siblings
             .iter()
-            .any(|sibling| sibling.event_id.as_ref() == Some(&row.event_id));
+            .filter(is_row)
+            .min_by_key(|sibling| sibling.status != DeadLetterStatus::Open);
         let (state, role) = match row.state {
-            _ if is_this => ("this dead letter".to_owned(), Role::Bad),
-            _ if is_dead => ("dead too".to_owned(), Role::Bad),
+            _ if is_this => fate("this dead letter", letter.status),
+            _ if dead.is_some_and(|dead| dead.status == DeadLetterStatus::Open) => {
+                ("dead too".to_owned(), Role::Bad)
+            }
             OutboxState::Failed => ("failed at dispatch".to_owned(), Role::Bad),
             OutboxState::Sent => (
                 format!(
-                    "sent {}",
-                    row.sent_at.map_or("?".into(), |at| stamp(at, world))
+                    "sent {}{}",
+                    row.sent_at.map_or("?".into(), |at| stamp(at, world)),
+                    dead.map_or_else(String::new, |dead| format!(", {}", dead.status.word()))
                 ),
                 Role::Text,
             ),
@@ -415,8 +448,9 @@ fn sequence(view: &DeadLetterView, world: &World) -> Vec<Line> {
             .as_ref()
             .is_some_and(|id| view.sequence.rows.iter().any(|row| row.event_id == *id));
         if !is_listed && sibling.dead_letter_id != letter.dead_letter_id {
+            let (fate, role) = fate("dead", sibling.status);
             out.push(vec![
-                Span::new("  dead  ", Role::Bad),
+                Span::new(format!("  {fate}  "), role),
                 Span::new(
                     format!(
                         "{} at {}  {}",

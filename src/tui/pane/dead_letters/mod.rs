@@ -4,6 +4,8 @@ mod cursor;
 mod detail;
 mod payload;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use ratatui::buffer::Buffer;
@@ -424,7 +426,14 @@ impl Pane for DeadLetters {
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World) {
         text.clone_into(&mut self.filter_text);
         self.filter = filter;
-        self.page = None;
+        if self.page.take().is_some() {
+            self.rows.reset();
+        }
+        self.sync(world);
+    }
+
+    fn land(&mut self, world: &World) {
+        self.rows.land();
         self.sync(world);
     }
 

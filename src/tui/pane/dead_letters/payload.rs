@@ -37,7 +37,7 @@ pub fn payload(view: &DeadLetterView, view_as: ViewAs, world: &World) -> Vec<Lin
             Role::Text,
         ),
         Span::new(
-            format!("sha256 {:.16}…", view.detail.letter.payload_sha256),
+            format!("sha256 {:.12}…", view.detail.letter.payload_sha256),
             Role::Dim,
         ),
     ]];

@@ -325,6 +325,11 @@ impl Pane for Outbox {
         self.sync(world);
     }
 
+    fn land(&mut self, world: &World) {
+        self.browser.list.land();
+        self.sync(world);
+    }
+
     fn is_in_detail(&self) -> bool {
         self.browser.part == super::browser::Part::Detail
     }

@@ -1,6 +1,7 @@
 //! Plain facts that are wrong, worst first. Not verdicts: no causes are guessed here.
 
 use crate::base::human;
+use crate::model::count::Count;
 use crate::observe::snapshot::{ConsumerFlow, Flow, FlowSnapshot, HealthSnapshot, ServerHealth};
 use crate::tui::pane::PaneId;
 use crate::tui::theme::Role;
@@ -213,7 +214,11 @@ fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
         Some(open) if !open.is_zero() => out.push(fact(
             "dead",
             Role::Warn,
-            format!("{open} dead letters are open"),
+            if open == Count::Exact(1) {
+                "1 dead letter is open".to_owned()
+            } else {
+                format!("{open} dead letters are open")
+            },
             PaneId::DeadLetters,
         )),
         _ => {}
@@ -222,8 +227,25 @@ fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
         out.push(fact(
             "sagas",
             Role::Warn,
-            format!("{n} sagas are overdue or failed to compensate"),
+            if n == 1 {
+                "1 saga is overdue or failed to compensate".to_owned()
+            } else {
+                format!("{n} sagas are overdue or failed to compensate")
+            },
             PaneId::Sagas,
+        ));
+    }
+    if let Some(n) = flow.operations_unknown.filter(|n| n.floor() > 0) {
+        let (word, sent) = if n == Count::Exact(1) {
+            ("operation has", "it")
+        } else {
+            ("operations have", "they")
+        };
+        out.push(fact(
+            "operations",
+            Role::Warn,
+            format!("{n} {word} an unknown outcome: {sent} may have been sent"),
+            PaneId::Operations,
         ));
     }
     // A server that is down is said once, by name; here it is only said what is missing for it.

@@ -240,19 +240,13 @@ fn steps(saga: &Saga, world: &World, facts: &mut Facts) {
             ));
         }
         if step.attempts > 1 {
-            line.push(Span::new(
-                format!("sent {}  ", times(step.attempts)),
-                Role::Warn,
-            ));
+            line.push(Span::new(format!("sent {}×  ", step.attempts), Role::Warn));
         }
         if step.queries > 0 {
-            line.push(Span::new(
-                format!("asked {}  ", times(step.queries)),
-                Role::Warn,
-            ));
+            line.push(Span::new(format!("asked {}×  ", step.queries), Role::Warn));
         }
         if let Some(at) = step.timeout_at.filter(|_| !saga.is_finished()) {
-            line.push(Span::new("timer ", Role::Dim));
+            line.push(Span::new("next ", Role::Dim));
             line.push(timer(Some(at), world));
         }
         facts.line(line);

@@ -1,0 +1,351 @@
+//! One pass: batches follow each other on three lanes, so that one is claimed while the one before it is
+//! published and the one before that is settled. Claims and publishes each take turns, in one order.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::MutexGuard;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::batch::{Batch, Sorted};
+use crate::base::backoff::Backoff;
+use crate::base::crash::CrashPoints;
+use crate::broker::{Broker, Flow, Publisher};
+use crate::config::{DispatcherSettings, Order, OutboxPart};
+use crate::model::ids::{ClaimToken, EventId};
+use crate::pipeline::Report;
+use crate::store::{ClaimRequest, FailedAttempt, Store, StoreResult};
+
+/// Batches in hand: one claimed, one on the wire, one being settled.
+const LANES: usize = 3;
+/// A pass claims no further batch after so long, so that a stop is not waited for.
+const CLAIMING: Duration = Duration::from_secs(1);
+
+/// Tries of a completion that met a lock or a short outage: cheaper than sending the batch twice.
+const STORE_TRIES: u32 = 3;
+const STORE_BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(50),
+    cap: Duration::from_millis(500),
+};
+
+/// Between the claim's commit and the first byte to the broker.
+const AFTER_CLAIM: &str = "dispatcher.after_claim";
+/// Between the confirms and the sent mark.
+const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
+
+/// That only a confirmed row is marked sent.
+const CONFIRM: &str = "guard.confirm";
+
+/// What a dispatcher works with.
+pub(super) struct Desk {
+    pub(super) service: String,
+    pub(super) part: OutboxPart,
+    pub(super) settings: DispatcherSettings,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) crash_points: CrashPoints,
+}
+
+impl Desk {
+    /// Why the broker takes nothing now.
+    pub(super) fn blocked(&self) -> Option<String> {
+        match self.broker.flow() {
+            Flow::Blocked(reason) => Some(format!("broker blocked: {reason}")),
+            Flow::Open | Flow::Unknown => None,
+        }
+    }
+}
+
+/// One pass.
+pub(super) struct Pass<'a> {
+    desk: &'a Desk,
+    publisher: &'a dyn Publisher,
+    began: Instant,
+    is_over: AtomicBool,
+    claiming: tokio::sync::Mutex<()>,
+    publishing: tokio::sync::Mutex<()>,
+    report: Mutex<Report>,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(desk: &'a Desk, publisher: &'a dyn Publisher, report: Report) -> Self {
+        Self {
+            desk,
+            publisher,
+            began: Instant::now(),
+            is_over: AtomicBool::new(false),
+            claiming: tokio::sync::Mutex::new(()),
+            publishing: tokio::sync::Mutex::new(()),
+            report: Mutex::new(report),
+        }
+    }
+
+    /// Runs until there is nothing more to claim, something went wrong, or it took long enough.
+    pub(super) async fn run(self) -> Report {
+        futures::future::join_all((0..LANES).map(|_| self.lane())).await;
+        let mut report = self
+            .report
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        report.is_idle =
+            report.problem.is_none() && report.get("claimed") == 0 && report.get("held") == 0;
+        report
+    }
+
+    async fn lane(&self) {
+        while let Some((mut batch, turn)) = self.next_batch().await {
+            self.send(&mut batch).await;
+            drop(turn);
+            self.desk.crash_points.reach(AFTER_CONFIRM);
+            if self.desk.crash_points.is_off(CONFIRM) {
+                batch.take_for_sent();
+            }
+            if let Err(problem) = self.settle(batch).await {
+                self.end(Some(problem));
+            }
+        }
+    }
+
+    /// Claims, and waits for its turn to publish: at most one batch waits.
+    async fn next_batch(&self) -> Option<(Batch, MutexGuard<'_, ()>)> {
+        let claims = self.claiming.lock().await;
+        let batch = loop {
+            if self.is_over.load(Ordering::Acquire) {
+                return None;
+            }
+            match self.claim().await {
+                Ok(Some(batch)) => break batch,
+                Ok(None) => {}
+                Err(problem) => self.end(Some(problem)),
+            }
+        };
+        self.desk.crash_points.reach(AFTER_CLAIM);
+        // What the lease has to spare beyond its own batch may be spent waiting for the one before.
+        let settings = &self.desk.settings;
+        let latest = batch.asked_at + settings.lease.saturating_sub(settings.batch_time());
+        let turn = timeout_at(latest, self.publishing.lock()).await;
+        let problem = match (turn, self.desk.blocked()) {
+            // The time counts even when nobody was in the way: this process may have been stopped.
+            (Ok(turn), None) if Instant::now() <= latest => {
+                drop(claims);
+                return Some((batch, turn));
+            }
+            (_, Some(blocked)) => blocked,
+            (_, None) => "the batch before, or this process, was too slow for the lease".to_owned(),
+        };
+        // Nothing was sent of it (B-06).
+        let ids = batch.ids();
+        self.end(Some(match self.give_back(&batch.token, &ids).await {
+            Ok(lost) => {
+                self.lost(lost);
+                format!("{problem}; the claim was given back")
+            }
+            Err(error) => error,
+        }));
+        None
+    }
+
+    /// A batch; `None` when nothing could be claimed this time.
+    async fn claim(&self) -> Result<Option<Batch>, String> {
+        let settings = &self.desk.settings;
+        let request = ClaimRequest {
+            batch_rows: settings.batch_rows,
+            lease: settings.lease,
+        };
+        let asked_at = Instant::now();
+        let claim = match settings.order {
+            Order::Due => self.desk.store.claim_batch(&request).await,
+            Order::Sequence => self.desk.store.claim_sequences(&request).await,
+        }
+        .map_err(|e| format!("{e}; nothing is claimed"))?;
+        let claimed = len(claim.events.len() + claim.unreadable.len());
+        self.count("claimed", claimed);
+        self.count("held", claim.held);
+        if claimed + claim.held < u64::from(settings.batch_rows) || self.began.elapsed() >= CLAIMING
+        {
+            // That was the end of what is due, or enough for once.
+            self.end(None);
+        }
+        Ok((claimed > 0).then(|| Batch::new(claim, asked_at, &self.desk.part, settings)))
+    }
+
+    /// Publishes the batch. Extends the lease each time a third of it is gone.
+    async fn send(&self, batch: &mut Batch) {
+        let settings = &self.desk.settings;
+        let (token, rows) = (batch.token.clone(), len(batch.ids().len()));
+        let third = settings.lease / 3;
+        let mut renew_at = batch.asked_at + third;
+        let is_fenced = self.desk.store.facts().is_fenced;
+        let sending = batch.send(self.publisher, Instant::now() + settings.send_deadline);
+        tokio::pin!(sending);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut sending => return,
+                () = sleep_until(renew_at), if is_fenced => {
+                    renew_at = Instant::now() + third;
+                    // A failed renewal is no reason to stop: the completion tells who owns the rows.
+                    match self.desk.store.renew(&token, settings.lease).await {
+                        Ok(renewed) => {
+                            self.count("renewed", renewed);
+                            self.count("renewed_short", rows.saturating_sub(renewed));
+                        }
+                        Err(error) => self.problem(format!("the lease was not renewed: {error}")),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn settle(&self, batch: Batch) -> Result<(), String> {
+        let token = batch.token.clone();
+        let sorted = {
+            let mut report = self.report();
+            batch.sort(&self.desk.settings, &mut report)
+        };
+        let Sorted {
+            sent,
+            failed,
+            untried,
+            reason,
+            awaited,
+        } = sorted;
+        let mut lost = 0;
+        if !sent.is_empty() {
+            lost += self.mark(&token, &sent).await?;
+        }
+        if !failed.is_empty() {
+            let named = len(failed.len());
+            let done = retrying(|| self.desk.store.fail_attempts(&token, &failed))
+                .await
+                .map_err(|e| format!("{named} failed attempts were not recorded: {e}"))?;
+            lost += named.saturating_sub(done);
+        }
+        if !untried.is_empty() {
+            lost += self.give_back(&token, &untried).await?;
+        }
+        if !awaited.is_empty() {
+            match retrying(|| self.desk.store.wake_sequences(&awaited)).await {
+                Ok(rows) => self.count("woken", rows),
+                Err(error) => self.problem(format!("held rows wait for their time: {error}")),
+            }
+        }
+        self.lost(lost);
+        match reason {
+            Some(reason) => Err(format!("{reason}; unsent rows were given back")),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the sent mark; how many rows it did not find. What the database refuses for good is marked
+    /// row by row, and a row it refuses is parked as failed: sending it again would not help (Q-20).
+    async fn mark(&self, token: &ClaimToken, sent: &[EventId]) -> Result<u64, String> {
+        let named = len(sent.len());
+        match retrying(|| self.desk.store.complete(token, sent)).await {
+            Ok(done) => {
+                self.count("sent", done);
+                return Ok(named.saturating_sub(done));
+            }
+            Err(error) if error.is_retryable() => {
+                return Err(format!(
+                    "{named} confirmed events were not marked and will be sent again: {error}"
+                ));
+            }
+            Err(_) => {}
+        }
+        let mut lost = 0;
+        for event_id in sent {
+            let one = std::slice::from_ref(event_id);
+            match retrying(|| self.desk.store.complete(token, one)).await {
+                Ok(done) => {
+                    self.count("sent", done);
+                    lost += 1_u64.saturating_sub(done);
+                }
+                Err(error) => {
+                    let parked = [FailedAttempt {
+                        event_id: event_id.clone(),
+                        error: format!("published, not recorded: {error}"),
+                        retry_after: None,
+                    }];
+                    let done = retrying(|| self.desk.store.fail_attempts(token, &parked))
+                        .await
+                        .map_err(|e| {
+                            format!(
+                                "{event_id} was published and can be neither marked nor parked: {e}"
+                            )
+                        })?;
+                    self.count("unrecorded", done);
+                    lost += 1_u64.saturating_sub(done);
+                    self.problem(format!(
+                        "{event_id} was published, but the database refuses its sent mark; it is parked \
+                         as failed: {error}"
+                    ));
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Gives rows back untried; how many it did not find.
+    async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> Result<u64, String> {
+        let rows = retrying(|| self.desk.store.give_back(token, event_ids))
+            .await
+            .map_err(|e| format!("the claim was not given back and waits for its lease: {e}"))?;
+        self.count("given_back", rows);
+        Ok(len(event_ids.len()).saturating_sub(rows))
+    }
+
+    /// Rows that a fenced statement did not find.
+    fn lost(&self, rows: u64) {
+        self.count("lost_fence", rows);
+        if rows > 0 {
+            self.problem(format!(
+                "{rows} rows belonged to somebody else when they were to be completed: the lease ran \
+                 out; they may be sent twice under the same id"
+            ));
+        }
+    }
+
+    /// Claims no further batch.
+    fn end(&self, problem: Option<String>) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(problem) = problem {
+            self.problem(problem);
+        }
+    }
+
+    fn report(&self) -> std::sync::MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, counter: &str, n: u64) {
+        self.report().add(counter, n);
+    }
+
+    /// The first problem of a pass is the cause of the others.
+    fn problem(&self, problem: String) {
+        self.report().problem.get_or_insert(problem);
+    }
+}
+
+pub(super) fn len(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// Repeats a guarded statement that met a lock or a short outage; harmless, since it is fenced.
+async fn retrying<T, F>(mut call: impl FnMut() -> F) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>>,
+{
+    let mut tries = 1;
+    loop {
+        match call().await {
+            Err(error) if error.is_retryable() && tries < STORE_TRIES => {
+                sleep(STORE_BACKOFF.delay(tries)).await;
+                tries += 1;
+            }
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Claims in sequence: of each aggregate only rows with no earlier unsent row outside the claim.
+//!
+//! A claim looks at one window of due rows, as many as a batch, and reads for each its nearest earlier
+//! unsent row. A row may go when it has none, or when that one goes in the same claim. The others are
+//! *held*: their time is put off in the same transaction, so the next claim does not meet them again. So a
+//! claim's cost does not depend on how many rows are held, and each held row costs one look in a while:
+//!
+//! - behind a failed row: once in [`HELD_BY_FAILED`], and at once when that one went out after all
+//!   ([`wake`]);
+//! - behind one that waits for a retry: when that one is due;
+//! - behind one that is on its way: shortly, the later ones of one aggregate a little later each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::base::clock::Timestamp;
+use crate::mapping::OutboxLayout;
+use crate::model::ids::AggregateId;
+use crate::store::{Claim, ClaimRequest, Value};
+
+use super::claim::{NOW, bind_ids, finish};
+use super::db::Db;
+use super::exec::{Row, Session, limit, text};
+use super::fault::{Fault, SqlResult};
+use super::statement::{IDS_MAX, OutboxStatements};
+
+/// Position of the nearest earlier unsent row's id.
+const HOLDER: usize = 20;
+/// How long a row is put off behind a failed one.
+const HELD_BY_FAILED: Duration = Duration::from_mins(5);
+/// How long a row is put off behind one that is on its way.
+const HELD_BY_SENDING: Duration = Duration::from_millis(500);
+/// What each further row of the same aggregate waits more: about the time of one confirm.
+const EACH: Duration = Duration::from_millis(1);
+/// Times are put off in steps, so that rows held alike share a statement.
+const STEP_US: i64 = 50_000;
+/// Why a row was put off; also what tells it from one its producer wants to go out later.
+const HELD: &str = "held: an earlier event of its aggregate is not sent";
+
+/// What keeps a row back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Somebody is sending the earlier row, or is about to.
+    Sending,
+    /// The earlier row gave up.
+    Failed,
+    /// The earlier row is due then.
+    Until(Timestamp),
+}
+
+/// A row of the window.
+struct Candidate {
+    row: Row,
+    id: String,
+    key: String,
+    seq: i64,
+    holder: Option<String>,
+}
+
+impl Candidate {
+    fn of(row: Row) -> SqlResult<Self> {
+        Ok(Self {
+            id: row.text(0)?,
+            key: row.text(1)?,
+            seq: row.int(2)?,
+            holder: row.text_or_null(HOLDER)?,
+            row,
+        })
+    }
+}
+
+/// Claims due rows that nothing holds.
+pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
+    let (layout, statements) = db.outbox().await?;
+    let window = statements
+        .claim_sequence
+        .as_ref()
+        .map_err(|reason| Fault::Unsupported(reason.clone()))?;
+    let words = &layout.words;
+    let rows_max = u64::from(request.batch_rows.max(1));
+    let mut session = db.transaction().await?;
+    let found = session
+        .fetch(
+            window,
+            &[text(&words.sent), text(&words.pending), limit(rows_max)],
+        )
+        .await?;
+    let Some(now) = found.first().map(|row| row.time(NOW)).transpose()? else {
+        session.rollback().await?;
+        return Ok(Claim::empty());
+    };
+    let mut candidates = found
+        .into_iter()
+        .map(Candidate::of)
+        .collect::<SqlResult<Vec<_>>>()?;
+    candidates.sort_by(|a, b| (&a.key, a.seq, &a.id).cmp(&(&b.key, b.seq, &b.id)));
+    let outside = holders(&mut session, layout, &statements, &candidates).await?;
+    let (free, held) = split(candidates, &outside);
+    let held_rows = hold(&mut session, layout, &statements, now, held).await?;
+    let claim = finish(session, layout, &statements, request, free).await?;
+    Ok(Claim {
+        held: held_rows,
+        ..claim
+    })
+}
+
+/// What the earlier rows outside the window are doing.
+async fn holders(
+    session: &mut Session,
+    layout: &OutboxLayout,
+    statements: &OutboxStatements,
+    candidates: &[Candidate],
+) -> SqlResult<HashMap<String, Option<Held>>> {
+    let inside: std::collections::HashSet<&str> =
+        candidates.iter().map(|c| c.id.as_str()).collect();
+    let mut ids: Vec<String> = candidates
+        .iter()
+        .filter_map(|candidate| candidate.holder.clone())
+        .filter(|id| !inside.contains(id.as_str()))
+        .collect();
+    ids.sort();
+    ids.dedup();
+    let mut known = HashMap::new();
+    for chunk in ids.chunks(IDS_MAX) {
+        let mut values = Vec::new();
+        let statement = bind_ids(&statements.holders, chunk, &mut values);
+        for row in session.fetch(&statement, &values).await? {
+            let word = row.text(1)?;
+            let held = if word == layout.words.sent {
+                // Sent since the window was read: nothing holds the row any more.
+                None
+            } else if word == layout.words.failed {
+                Some(Held::Failed)
+            } else if word == layout.words.pending {
+                Some(Held::Until(row.time(2)?))
+            } else {
+                Some(Held::Sending)
+            };
+            known.insert(row.text(0)?, held);
+        }
+    }
+    Ok(known)
+}
+
+/// Which rows may go, and what keeps each of the others. Candidates come by aggregate and version.
+fn split(
+    candidates: Vec<Candidate>,
+    outside: &HashMap<String, Option<Held>>,
+) -> (Vec<Row>, Vec<(Candidate, Held)>) {
+    let mut free = Vec::with_capacity(candidates.len());
+    let mut held: Vec<(Candidate, Held)> = Vec::new();
+    let mut inside: HashMap<String, Option<Held>> = HashMap::new();
+    for candidate in candidates {
+        let by = match &candidate.holder {
+            None => None,
+            // An earlier row in the window was decided on before; one that is gone holds nothing.
+            Some(id) => inside
+                .get(id)
+                .or_else(|| outside.get(id))
+                .copied()
+                .flatten(),
+        };
+        inside.insert(candidate.id.clone(), by);
+        match by {
+            None => free.push(candidate.row),
+            Some(by) => held.push((candidate, by)),
+        }
+    }
+    (free, held)
+}
+
+/// Puts rows off; the number.
+async fn hold(
+    session: &mut Session,
+    layout: &OutboxLayout,
+    statements: &OutboxStatements,
+    now: Timestamp,
+    held: Vec<(Candidate, Held)>,
+) -> SqlResult<u64> {
+    let mut ids_by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+    let mut behind: HashMap<String, u32> = HashMap::new();
+    for (candidate, by) in held {
+        let before = behind.entry(candidate.key).or_default();
+        let until = put_off(now, by, *before);
+        *before += 1;
+        ids_by_time.entry(until).or_default().push(candidate.id);
+    }
+    let mut rows = 0;
+    for (until, mut ids) in ids_by_time {
+        ids.sort();
+        for chunk in ids.chunks(IDS_MAX) {
+            let mut values = vec![Value::Int(until)];
+            if layout.last_error.is_some() {
+                values.push(text(HELD));
+            }
+            let statement = bind_ids(&statements.hold, chunk, &mut values);
+            values.push(text(&layout.words.pending));
+            rows += session.execute(&statement, &values).await?;
+        }
+    }
+    Ok(rows)
+}
+
+/// When a held row is looked at again, in microseconds: never at once, however late it is.
+fn put_off(now: Timestamp, by: Held, rows_before: u32) -> i64 {
+    let soon = now.plus(HELD_BY_SENDING);
+    let until = match by {
+        Held::Sending => soon,
+        Held::Failed => now.plus(HELD_BY_FAILED),
+        Held::Until(due) => soon.max(due),
+    };
+    let until = until.plus(EACH.saturating_mul(rows_before)).micros();
+    until - until.rem_euclid(STEP_US) + STEP_US
+}
+
+/// Later rows of these aggregates are due at once, if it was us who put them off.
+pub async fn wake(db: &Db, sent: &[(AggregateId, i64)]) -> SqlResult<u64> {
+    let (layout, statements) = db.outbox().await?;
+    let (Some(find), Some(wake)) = (&statements.held, &statements.wake) else {
+        return Ok(0);
+    };
+    let mut rows = 0;
+    for (key, seq) in sent {
+        // In chunks, each a transaction: a hundred thousand rows may have waited behind one.
+        loop {
+            let mut session = db.write().await?;
+            let ids = session
+                .fetch(
+                    find,
+                    &[
+                        text(key.as_str()),
+                        Value::Int(*seq),
+                        text(&layout.words.pending),
+                        text(HELD),
+                        limit(IDS_MAX as u64),
+                    ],
+                )
+                .await?
+                .iter()
+                .map(|row| row.text(0))
+                .collect::<SqlResult<Vec<_>>>()?;
+            if ids.is_empty() {
+                break;
+            }
+            let mut values = Vec::new();
+            let statement = bind_ids(wake, &ids, &mut values);
+            values.extend([text(&layout.words.pending), text(HELD)]);
+            let woken = session.execute(&statement, &values).await?;
+            rows += woken;
+            if ids.len() < IDS_MAX || woken == 0 {
+                break;
+            }
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(key: &str, seq: i64, holder: Option<&str>) -> Candidate {
+        Candidate {
+            row: Row(vec![Value::Int(seq)]),
+            id: format!("{key}-{seq}"),
+            key: key.to_owned(),
+            seq,
+            holder: holder.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_row_goes_when_its_earlier_ones_go_with_it_and_one_cause_holds_all_behind_it() {
+        let outside = HashMap::from([
+            ("b-1".to_owned(), Some(Held::Failed)),
+            ("c-1".to_owned(), None),
+        ]);
+        let (free, held) = split(
+            vec![
+                candidate("a", 1, None),
+                candidate("a", 2, Some("a-1")),
+                candidate("b", 2, Some("b-1")),
+                candidate("b", 3, Some("b-2")),
+                candidate("c", 2, Some("c-1")),
+            ],
+            &outside,
+        );
+        assert_eq!(free.len(), 3);
+        let held: Vec<_> = held.iter().map(|(c, by)| (c.id.as_str(), *by)).collect();
+        assert_eq!(held, [("b-2", Held::Failed), ("b-3", Held::Failed)]);
+    }
+
+    #[test]
+    fn a_held_row_is_never_due_at_once_again() {
+        let now = Timestamp::from_micros(1_000_000_000_000);
+        let long_ago = Held::Until(Timestamp::from_micros(0));
+        for by in [Held::Sending, Held::Failed, long_ago] {
+            assert!(put_off(now, by, 0) >= now.plus(HELD_BY_SENDING).micros());
+            assert!(put_off(now, by, 499) > put_off(now, by, 0));
+        }
+    }
+}
