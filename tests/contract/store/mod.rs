@@ -9,6 +9,7 @@ pub mod fixture;
 mod inbox;
 mod journal;
 mod outbox;
+mod sagas;
 mod sessions;
 mod waiting;
 
@@ -135,6 +136,13 @@ cases! {
     sessions::check_finds_what_is_missing,
     sessions::q_15_dropped_calls_leave_no_transaction_open,
     sessions::sagas_that_need_attention_come_first,
+    sagas::a_saga_starts_once_and_reads_back,
+    sagas::a_move_is_guarded_by_its_version_and_writes_what_changed,
+    sagas::a_claim_takes_the_longest_due_and_its_token_fences,
+    sagas::s_04_a_saga_put_off_is_listed_and_holds_up_no_other,
+    sagas::a_claim_whose_lease_is_over_is_due_again,
+    sagas::a_person_s_action_is_one_audited_transaction,
+    sagas::two_movers_of_one_saga_wait_for_each_other,
     sessions::a_missing_table_is_named,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
