@@ -15,7 +15,7 @@ use crate::config::{AlertTarget, ConfigError, Context, Environment};
 use crate::model::ids::ConsumerName;
 use crate::observe::Observer;
 use crate::operate::Operator;
-use crate::pipeline::{Handlers, Worker};
+use crate::pipeline::{Program, Worker};
 use crate::ports::Ports;
 use crate::store::StoreResult;
 use crate::store::sql::SqlStore;
@@ -125,7 +125,7 @@ impl Services {
     /// # Errors
     /// Says what is missing for a worker that was named.
     pub fn workers(&self, names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
-        pipeline::build(&self.ports, names, &self.handlers()).map_err(|problem| ConfigError {
+        pipeline::build(&self.ports, names, &self.program()).map_err(|problem| ConfigError {
             origin: format!("context {}", self.ports.context.name),
             key: "workers".to_owned(),
             problem,
@@ -135,14 +135,14 @@ impl Services {
 
     /// True when this program has a handler for a consumer of the context.
     pub fn can_consume(&self) -> bool {
-        !self.handlers().is_empty()
+        !self.program().handlers.is_empty()
     }
 
-    fn handlers(&self) -> Handlers {
+    fn program(&self) -> Program {
         if self.ports.context.environment == Environment::Sandbox {
-            sandbox::handlers(&self.ports, 0)
+            sandbox::program(&self.ports, sandbox::Chance::NONE)
         } else {
-            Handlers::new()
+            Program::default()
         }
     }
 

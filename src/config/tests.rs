@@ -115,7 +115,7 @@ fn every_optional_key_is_read() {
 #[case(
     "rights = [\"reply\"]",
     SERVICE,
-    "redrive.toml:3: contexts.a.rights: has a word that is no verb: \"reply\"; use some of: replay, repair, release, discard; an empty list allows nothing"
+    "redrive.toml:3: contexts.a.rights: has a word that is no verb: \"reply\"; use some of: replay, repair, release, discard, saga_retry, saga_query, saga_compensate, saga_handled, saga_assign; an empty list allows nothing"
 )]
 #[case(
     "unlock = 5",

@@ -326,8 +326,14 @@ fn tables(db: &Db) -> Vec<Expected> {
         );
     }
     if let Some((table, _)) = &db.sagas {
-        ours(table.as_str(), &["saga_id", "state", "updated_at"]);
-        ours("saga_steps", &["saga_id", "step_no", "forward_state"]);
+        ours(
+            table.as_str(),
+            &["saga_id", "state", "updated_at", "due_at", "attention_at"],
+        );
+        ours(
+            "saga_steps",
+            &["saga_id", "step_no", "forward_state", "queries"],
+        );
     }
     if db.journal.is_some() {
         ours("operations", &["operation_id", "state", "plan_text"]);
