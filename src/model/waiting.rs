@@ -83,6 +83,22 @@ pub struct WaitingEvent {
     pub message: Message,
 }
 
+/// Waiting events that were looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaitingFound {
+    /// Those that can be read, in the order that was asked for.
+    pub events: Vec<WaitingEvent>,
+    /// Those that cannot, and why: they must not hide the others.
+    pub unreadable: Vec<(EventId, String)>,
+}
+
+impl WaitingFound {
+    /// True when there was no row at all.
+    pub const fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.unreadable.is_empty()
+    }
+}
+
 /// What waits in one consumer's database.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitingSummary {

@@ -6,4 +6,5 @@
 )]
 
 mod broker;
+mod kept;
 mod store;
