@@ -84,6 +84,22 @@ pub struct WaitingEvent {
     pub message: Message,
 }
 
+/// Waiting events that were looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaitingFound {
+    /// Those that can be read, in the order that was asked for.
+    pub events: Vec<WaitingEvent>,
+    /// Those that cannot, and why: they must not hide the others.
+    pub unreadable: Vec<(EventId, String)>,
+}
+
+impl WaitingFound {
+    /// True when there was no row at all.
+    pub const fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.unreadable.is_empty()
+    }
+}
+
 impl WaitingSummary {
     /// `3 wait for an earlier version, the oldest 4m, last tried 2m ago`; `None` when nothing waits.
     pub fn told(&self) -> Option<String> {

@@ -98,6 +98,10 @@ pub trait Worker: Send {
     async fn run_once(&mut self) -> Report;
     /// Gives back what is held (leases, unacknowledged messages) before stopping.
     async fn drain(&mut self);
+    /// How long [`Worker::drain`] may take: a loop that is stopped waits that long for it.
+    fn drain_limit(&self) -> Duration {
+        Duration::from_secs(10)
+    }
     /// Pause after a pass that found nothing to do.
     fn idle(&self) -> Duration {
         Duration::from_millis(200)

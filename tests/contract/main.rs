@@ -7,4 +7,5 @@
 
 mod broker;
 mod consumer;
+mod kept;
 mod store;

@@ -96,6 +96,7 @@ cases! {
     waiting::two_that_begin_a_sequence_do_not_both_win,
     waiting::an_event_waits_whole_and_once,
     waiting::an_event_whose_turn_has_come_is_found,
+    waiting::an_unreadable_waiting_row_stands_beside_the_others,
     waiting::i_03_the_deadline_is_counted_from_the_last_attempt,
     waiting::an_overdue_event_is_given_up_by_one_worker_at_a_time,
     archive::i_01_old_rows_leave_the_inbox_oldest_first_and_the_horizon_follows,
