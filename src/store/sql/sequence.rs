@@ -1,7 +1,10 @@
 //! Claims in sequence: of each aggregate only rows with no earlier unsent row outside the claim.
 //!
-//! A claim looks at one window of due rows, as many as a batch, and reads for each its nearest earlier
-//! unsent row. A row may go when it has none, or when that one goes in the same claim. The others are
+//! A claim locks one window of due rows, as many as a batch, and then reads for each its nearest earlier
+//! unsent row, in a second statement of the same transaction. In the first one a row would be looked at as
+//! of its begin: a sequence that is committed while the window is walked could show its second version and
+//! not its first. Under READ COMMITTED the second statement sees everything that was committed when the last
+//! row was locked, so also whatever came before it in its aggregate. A row may go when it has none, or when that one goes in the same claim. The others are
 //! *held*: their time is put off in the same transaction, so the next claim does not meet them again. So a
 //! claim's cost does not depend on how many rows are held, and each held row costs one look in a while:
 //!
@@ -24,8 +27,6 @@ use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 use super::statement::{IDS_MAX, OutboxStatements};
 
-/// Position of the nearest earlier unsent row's id.
-const HOLDER: usize = 20;
 /// How long a row is put off behind a failed one.
 const HELD_BY_FAILED: Duration = Duration::from_mins(5);
 /// How long a row is put off behind one that is on its way.
@@ -52,8 +53,9 @@ enum Held {
 struct Candidate {
     row: Row,
     id: String,
-    key: String,
-    seq: i64,
+    /// Aggregate and version. A row without has no place in any sequence: it holds nothing, and nothing
+    /// holds it.
+    place: Option<(String, i64)>,
     holder: Option<String>,
 }
 
@@ -61,9 +63,9 @@ impl Candidate {
     fn of(row: Row) -> SqlResult<Self> {
         Ok(Self {
             id: row.text(0)?,
-            key: row.text(1)?,
-            seq: row.int(2)?,
-            holder: row.text_or_null(HOLDER)?,
+            // One that cannot be read must not keep all others back; `finish` tells it.
+            place: row.text(1).ok().zip(row.int(2).ok()),
+            holder: None,
             row,
         })
     }
@@ -72,18 +74,13 @@ impl Candidate {
 /// Claims due rows that nothing holds.
 pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
     let (layout, statements) = db.outbox().await?;
-    let window = statements
-        .claim_sequence
-        .as_ref()
-        .map_err(|reason| Fault::Unsupported(reason.clone()))?;
-    let words = &layout.words;
+    let refuse = |reason: &String| Fault::Unsupported(reason.clone());
+    let earlier = statements.earlier.as_ref().map_err(refuse)?;
+    let window = statements.claim_due.as_ref().map_err(refuse)?;
     let rows_max = u64::from(request.batch_rows.max(1));
     let mut session = db.transaction().await?;
     let found = session
-        .fetch(
-            window,
-            &[text(&words.sent), text(&words.pending), limit(rows_max)],
-        )
+        .fetch(window, &[text(&layout.words.pending), limit(rows_max)])
         .await?;
     let Some(now) = found.first().map(|row| row.time(NOW)).transpose()? else {
         session.rollback().await?;
@@ -93,7 +90,11 @@ pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
         .into_iter()
         .map(Candidate::of)
         .collect::<SqlResult<Vec<_>>>()?;
-    candidates.sort_by(|a, b| (&a.key, a.seq, &a.id).cmp(&(&b.key, b.seq, &b.id)));
+    let mut earlier = read_earlier(&mut session, layout, earlier, &candidates).await?;
+    for candidate in &mut candidates {
+        candidate.holder = earlier.remove(&candidate.id);
+    }
+    candidates.sort_by(|a, b| (&a.place, &a.id).cmp(&(&b.place, &b.id)));
     let outside = holders(&mut session, layout, &statements, &candidates).await?;
     let (free, held) = split(candidates, &outside);
     let held_rows = hold(&mut session, layout, &statements, now, held).await?;
@@ -102,6 +103,27 @@ pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
         held: held_rows,
         ..claim
     })
+}
+
+/// The nearest earlier unsent row of each row that has one.
+async fn read_earlier(
+    session: &mut Session,
+    layout: &OutboxLayout,
+    statement: &str,
+    candidates: &[Candidate],
+) -> SqlResult<HashMap<String, String>> {
+    let ids: Vec<String> = candidates.iter().map(|c| c.id.clone()).collect();
+    let mut earlier = HashMap::new();
+    for chunk in ids.chunks(IDS_MAX) {
+        let mut values = vec![text(&layout.words.sent)];
+        let statement = bind_ids(statement, chunk, &mut values);
+        for row in session.fetch(&statement, &values).await? {
+            if let Some(holder) = row.text_or_null(1)? {
+                earlier.insert(row.text(0)?, holder);
+            }
+        }
+    }
+    Ok(earlier)
 }
 
 /// What the earlier rows outside the window are doing.
@@ -127,7 +149,7 @@ async fn holders(
         for row in session.fetch(&statement, &values).await? {
             let word = row.text(1)?;
             let held = if word == layout.words.sent {
-                // Sent since the window was read: nothing holds the row any more.
+                // Sent since it was found: nothing holds the row any more.
                 None
             } else if word == layout.words.failed {
                 Some(Held::Failed)
@@ -178,9 +200,11 @@ async fn hold(
     held: Vec<(Candidate, Held)>,
 ) -> SqlResult<u64> {
     let mut ids_by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-    let mut behind: HashMap<String, u32> = HashMap::new();
+    let mut behind: HashMap<Option<String>, u32> = HashMap::new();
     for (candidate, by) in held {
-        let before = behind.entry(candidate.key).or_default();
+        let before = behind
+            .entry(candidate.place.map(|(key, _)| key))
+            .or_default();
         let until = put_off(now, by, *before);
         *before += 1;
         ids_by_time.entry(until).or_default().push(candidate.id);
@@ -263,8 +287,7 @@ mod tests {
         Candidate {
             row: Row(vec![Value::Int(seq)]),
             id: format!("{key}-{seq}"),
-            key: key.to_owned(),
-            seq,
+            place: Some((key.to_owned(), seq)),
             holder: holder.map(str::to_owned),
         }
     }

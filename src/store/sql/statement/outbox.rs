@@ -18,12 +18,10 @@ const EVENT: &str = ",
   {schema_version} AS c12, {payload} AS c13, {headers} AS c14,
   {destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
 
-/// The rest of a claim in sequence.
-const CLAIM_SEQUENCE: &str = ",
-  {now_us} AS c19,
-  (SELECT e.{id} FROM {t} e{by_key} WHERE e.{key} = {t}.{key} AND e.{seq} < {t}.{seq} AND e.{status} <> ?
-   ORDER BY e.{seq} DESC LIMIT 1) AS c20
-FROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} ORDER BY {due} LIMIT ?{skip_locked}";
+/// The nearest earlier unsent row of each row's aggregate.
+const EARLIER: &str = "SELECT {id}, (SELECT e.{id} FROM {t} e{by_key}
+   WHERE e.{key} = {t}.{key} AND e.{seq} < {t}.{seq} AND e.{status} <> ? ORDER BY e.{seq} DESC LIMIT 1)
+FROM {t} WHERE {id} IN ({ids})";
 
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
@@ -51,14 +49,15 @@ pub struct OutboxStatements {
     /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
     /// locked. Binds status, limit.
     pub claim_due: Result<String, String>,
-    /// As `claim_due`, with the nearest earlier unsent row of the aggregate: (aggregate, version)
-    /// backwards, one entry where there is one, else as many as the aggregate has sent. A consistent
-    /// read, so it locks nothing. Binds sent, status, limit. The error names what is missing.
-    pub claim_sequence: Result<String, String>,
+    /// The nearest earlier unsent row of each locked row's aggregate. Primary key, as many rows as ids;
+    /// for each (aggregate, version) backwards, one entry where there is one, else as many as the
+    /// aggregate has sent. A consistent read of its own, so it locks nothing and sees what was committed
+    /// while `claim_due` ran. Binds sent, ids. The error names what is missing.
+    pub earlier: Result<String, String>,
     /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, token (if any), lease (if any), ids,
     /// pending.
     pub claim_mark: String,
-    /// State and time of rows that others wait for. Primary key, no locks. Binds ids.
+    /// State and time of rows, e.g. of those that others wait for. Primary key, no locks. Binds ids.
     pub holders: String,
     /// Puts locked rows off. Primary key. Binds the instant, the reason (if kept), ids, pending.
     pub hold: String,
@@ -242,14 +241,14 @@ impl OutboxStatements {
                 )?),
                 None => Err(missing(layout, &[&layout.status, &layout.due_at])),
             },
-            claim_sequence: match (&layout.seq, &indexes.due, &indexes.key) {
+            earlier: match (&layout.seq, &indexes.due, &indexes.key) {
                 (None, ..) => Err(format!(
                     "the {} layout has no version in the sequence, which order = \"sequence\" needs; use \"due\"",
                     layout.layout
                 )),
                 (Some(_), None, _) => Err(missing(layout, &[&layout.status, &layout.due_at])),
                 (Some(seq), Some(_), None) => Err(missing(layout, &[&layout.key, seq])),
-                (Some(_), Some(_), Some(_)) => Ok(event(CLAIM_SEQUENCE)?),
+                (Some(_), Some(_), Some(_)) => Ok(render(EARLIER)?),
             },
             claim_mark: render(&claim_mark(layout))?,
             holders: render("SELECT {id}, {status}, {us(due)} FROM {t} WHERE {id} IN ({ids})")?,
@@ -420,10 +419,7 @@ impl OutboxStatements {
             "claim_due",
             self.claim_due.as_ref().map(String::as_str).ok(),
         );
-        push(
-            "claim_sequence",
-            self.claim_sequence.as_ref().map(String::as_str).ok(),
-        );
+        push("earlier", self.earlier.as_ref().map(String::as_str).ok());
         push("claim_mark", Some(&self.claim_mark));
         push("holders", Some(&self.holders));
         push("hold", Some(&self.hold));
