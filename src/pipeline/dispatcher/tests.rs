@@ -383,6 +383,47 @@ async fn a_failed_head_holds_its_sequence_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn q_12_a_head_that_cannot_be_read_holds_its_sequence_and_nothing_else() {
+    let bench = Bench::new().await;
+    let bad = of("8812", 2);
+    let events = [
+        of("8812", 1),
+        bad.clone(),
+        of("8812", 3),
+        of("8812", 4),
+        of("9004", 1),
+        of("9004", 2),
+    ];
+    append_all(&bench, &events).await;
+    sql(
+        &bench,
+        "UPDATE outbox_events SET headers = '[]' \
+         WHERE aggregate_id = '8812' AND aggregate_version = 2",
+    )
+    .await;
+    let mut dispatcher = dispatcher(&bench, in_sequence());
+    let report = dispatcher.run_once().await;
+    assert_eq!(
+        (
+            report.get("sent"),
+            report.get("failed"),
+            report.get("given_back")
+        ),
+        (3, 1, 2),
+        "{report:?}"
+    );
+    let expected = [("8812", 1), ("9004", 1), ("9004", 2)];
+    let mut seen = arrived(&bench).await;
+    seen.sort();
+    assert_eq!(seen, expected.map(|(key, v)| (key.to_owned(), v)));
+    let (now, error) = state_of_unreadable(&bench, &bad.event_id).await;
+    assert_eq!(now, OutboxState::Failed);
+    assert!(error.expect("told").starts_with("cannot be read: "));
+    let report = dispatcher.run_once().await;
+    assert_eq!((report.get("held"), report.get("claimed")), (2, 0));
+}
+
+#[tokio::test]
 async fn an_event_that_is_meant_for_later_is_not_woken() {
     let bench = Bench::new().await;
     append_all(&bench, &[unroutable(of("8812", 1)), of("8812", 2)]).await;
