@@ -14,8 +14,9 @@ use crate::base::crash::CrashPoints;
 use crate::broker::{Broker, Flow, Publisher};
 use crate::config::{DispatcherSettings, Order, OutboxPart};
 use crate::model::ids::{ClaimToken, EventId};
+use crate::model::outbox::OutboxState;
 use crate::pipeline::Report;
-use crate::store::{ClaimRequest, FailedAttempt, Store, StoreResult};
+use crate::store::{ClaimRequest, FailedAttempt, OutboxStore, StoreResult};
 
 /// Batches in hand: one claimed, one on the wire, one being settled.
 const LANES: usize = 3;
@@ -42,7 +43,9 @@ pub(super) struct Desk {
     pub(super) service: String,
     pub(super) part: OutboxPart,
     pub(super) settings: DispatcherSettings,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn OutboxStore>,
+    /// Rows carry a token and a lease.
+    pub(super) is_fenced: bool,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) crash_points: CrashPoints,
 }
@@ -176,14 +179,13 @@ impl<'a> Pass<'a> {
         let (token, rows) = (batch.token.clone(), len(batch.ids().len()));
         let third = settings.lease / 3;
         let mut renew_at = batch.asked_at + third;
-        let is_fenced = self.desk.store.facts().is_fenced;
         let sending = batch.send(self.publisher, Instant::now() + settings.send_deadline);
         tokio::pin!(sending);
         loop {
             tokio::select! {
                 biased;
                 () = &mut sending => return,
-                () = sleep_until(renew_at), if is_fenced => {
+                () = sleep_until(renew_at), if self.desk.is_fenced => {
                     renew_at = Instant::now() + third;
                     // A failed renewal is no reason to stop: the completion tells who owns the rows.
                     match self.desk.store.renew(&token, settings.lease).await {
@@ -217,7 +219,8 @@ impl<'a> Pass<'a> {
         }
         if !failed.is_empty() {
             let named = len(failed.len());
-            let done = retrying(|| self.desk.store.fail_attempts(&token, &failed))
+            let done = self
+                .fail(&token, &failed)
                 .await
                 .map_err(|e| format!("{named} failed attempts were not recorded: {e}"))?;
             lost += named.saturating_sub(done);
@@ -227,7 +230,7 @@ impl<'a> Pass<'a> {
         }
         if !awaited.is_empty() {
             match retrying(|| self.desk.store.wake_sequences(&awaited)).await {
-                Ok(rows) => self.count("woken", rows),
+                Ok((rows, _)) => self.count("woken", rows),
                 Err(error) => self.problem(format!("held rows wait for their time: {error}")),
             }
         }
@@ -242,14 +245,15 @@ impl<'a> Pass<'a> {
     /// row by row, and a row it refuses is parked as failed: sending it again would not help (Q-20).
     async fn mark(&self, token: &ClaimToken, sent: &[EventId]) -> Result<u64, String> {
         let named = len(sent.len());
-        match retrying(|| self.desk.store.complete(token, sent)).await {
+        match self.complete(token, sent).await {
             Ok(done) => {
                 self.count("sent", done);
                 return Ok(named.saturating_sub(done));
             }
             Err(error) if error.is_retryable() => {
                 return Err(format!(
-                    "{named} confirmed events were not marked and will be sent again: {error}"
+                    "it is not known whether {named} confirmed events were marked; those that were not will be \
+                     sent again: {error}"
                 ));
             }
             Err(_) => {}
@@ -257,7 +261,7 @@ impl<'a> Pass<'a> {
         let mut lost = 0;
         for event_id in sent {
             let one = std::slice::from_ref(event_id);
-            match retrying(|| self.desk.store.complete(token, one)).await {
+            match self.complete(token, one).await {
                 Ok(done) => {
                     self.count("sent", done);
                     lost += 1_u64.saturating_sub(done);
@@ -268,13 +272,11 @@ impl<'a> Pass<'a> {
                         error: format!("published, not recorded: {error}"),
                         retry_after: None,
                     }];
-                    let done = retrying(|| self.desk.store.fail_attempts(token, &parked))
-                        .await
-                        .map_err(|e| {
-                            format!(
-                                "{event_id} was published and can be neither marked nor parked: {e}"
-                            )
-                        })?;
+                    let done = self.fail(token, &parked).await.map_err(|e| {
+                        format!(
+                            "{event_id} was published and can be neither marked nor parked: {e}"
+                        )
+                    })?;
                     self.count("unrecorded", done);
                     lost += 1_u64.saturating_sub(done);
                     self.problem(format!(
@@ -289,11 +291,51 @@ impl<'a> Pass<'a> {
 
     /// Gives rows back untried; how many it did not find.
     async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> Result<u64, String> {
-        let rows = retrying(|| self.desk.store.give_back(token, event_ids))
+        // Wherever they are by now: nothing was sent of them.
+        let call = || self.desk.store.give_back(token, event_ids);
+        let rows = self
+            .fenced(event_ids, &OutboxState::ALL, call)
             .await
             .map_err(|e| format!("the claim was not given back and waits for its lease: {e}"))?;
         self.count("given_back", rows);
         Ok(len(event_ids.len()).saturating_sub(rows))
+    }
+
+    async fn complete(&self, token: &ClaimToken, sent: &[EventId]) -> StoreResult<u64> {
+        let call = || self.desk.store.complete(token, sent);
+        self.fenced(sent, &[OutboxState::Sent], call).await
+    }
+
+    async fn fail(&self, token: &ClaimToken, failed: &[FailedAttempt]) -> StoreResult<u64> {
+        let ids: Vec<EventId> = failed.iter().map(|f| f.event_id.clone()).collect();
+        let done = [OutboxState::Pending, OutboxState::Failed, OutboxState::Sent];
+        let call = || self.desk.store.fail_attempts(token, failed);
+        self.fenced(&ids, &done, call).await
+    }
+
+    /// Rows that a fenced statement found. One that was sent again, because its answer was lost, finds
+    /// nothing where the first did its work: then the rows themselves tell, and those that stand where
+    /// they should are not lost.
+    async fn fenced<F>(
+        &self,
+        event_ids: &[EventId],
+        wanted: &[OutboxState],
+        call: impl FnMut() -> F,
+    ) -> StoreResult<u64>
+    where
+        F: Future<Output = StoreResult<u64>>,
+    {
+        let (found, tries) = retrying(call).await?;
+        let named = len(event_ids.len());
+        if tries == 1 || found >= named {
+            return Ok(found);
+        }
+        let (states, _) = retrying(|| self.desk.store.outbox_states(event_ids)).await?;
+        let there = states
+            .iter()
+            .filter(|(_, state)| wanted.contains(state))
+            .count();
+        Ok(len(there).clamp(found, named))
     }
 
     /// Rows that a fenced statement did not find.
@@ -333,8 +375,9 @@ pub(super) fn len(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Repeats a guarded statement that met a lock or a short outage; harmless, since it is fenced.
-async fn retrying<T, F>(mut call: impl FnMut() -> F) -> StoreResult<T>
+/// Repeats a guarded statement that met a lock or a short outage; harmless, since it is fenced. Says how
+/// often it was tried.
+async fn retrying<T, F>(mut call: impl FnMut() -> F) -> StoreResult<(T, u32)>
 where
     F: Future<Output = StoreResult<T>>,
 {
@@ -345,7 +388,7 @@ where
                 sleep(STORE_BACKOFF.delay(tries)).await;
                 tries += 1;
             }
-            answer => return answer,
+            answer => return answer.map(|answer| (answer, tries)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The dispatcher's passes on SQLite and the in-process broker.
 
+mod answers;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
