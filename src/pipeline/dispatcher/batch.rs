@@ -66,7 +66,7 @@ impl Batch {
                 .attempts
                 .map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
             Item {
-                fault: exhausted(attempts, settings),
+                fault: exhausted(attempts, row.last_error.as_deref(), settings),
                 row,
                 attempts,
                 message: Some(message),
@@ -254,8 +254,8 @@ impl Batch {
     }
 }
 
-/// How long ago the event was committed.
-fn age(created_at: Option<Timestamp>, now: Timestamp) -> Duration {
-    let seconds = created_at.map_or(0.0, |at| now.seconds_since(at));
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+/// How long ago the event was committed, where that is known.
+fn age(created_at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let seconds = now.seconds_since(created_at?);
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -8,7 +8,7 @@ use crate::base::clock::Timestamp;
 use crate::base::text::{cut_bytes, safe};
 use crate::mapping::OutboxLayout;
 use crate::model::ids::{AggregateId, ClaimToken, EventId};
-use crate::model::outbox::{OutboxEvent, OutboxState};
+use crate::model::outbox::{OutboxEvent, OutboxState, REAPED, REAPED_AGAIN};
 use crate::store::{Claim, ClaimRequest, FailedAttempt, Reaped, Unreadable, Value};
 
 use super::db::Db;
@@ -19,9 +19,6 @@ use super::statement::{IDS_MAX, OutboxStatements, with_ids};
 
 /// Bytes of an error text kept with a row.
 const ERROR_BYTES: usize = 1000;
-/// Why a row is pending again that somebody had claimed.
-const REAPED: &str =
-    "the lease ran out: its dispatcher died or was too slow; it may have been sent";
 /// Position of the database's clock in a claim's rows.
 pub(super) const NOW: usize = 19;
 
@@ -194,7 +191,7 @@ pub async fn reap(db: &Db, rows_max: u32) -> SqlResult<Reaped> {
     for chunk in ids.chunks(IDS_MAX) {
         let mut values = vec![text(&layout.words.pending)];
         if layout.last_error.is_some() {
-            values.push(text(REAPED));
+            values.extend([REAPED, REAPED_AGAIN, REAPED_AGAIN, REAPED].map(text));
         }
         let statement = bind_ids(&statements.reap, chunk, &mut values);
         values.push(text(&layout.words.sending));

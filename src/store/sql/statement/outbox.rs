@@ -70,7 +70,8 @@ pub struct OutboxStatements {
     /// what it returns and waits for nobody. Binds status, limit.
     pub expired: Result<String, String>,
     /// Those rows back to pending, guarded by state and by the database's clock, so that it is right by
-    /// itself. Primary key. Binds pending, the reason (if kept), ids, sending.
+    /// itself. Primary key. Binds pending, the reasons that make it the second, the second and the first
+    /// reason (if kept), ids, sending.
     pub reap: String,
     /// Sent mark, fenced by status and, where there is one, token. Primary key. Binds sent, ids, sending,
     /// token (if any).
@@ -282,8 +283,13 @@ impl OutboxStatements {
                 )?),
             },
             reap: render(&format!(
-                "UPDATE {{t}} SET {{status}} = ?{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
+                "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
                  AND {{lease}} <= {{now}}",
+                if layout.last_error.is_some() {
+                    ", {error} = CASE WHEN {error} IN (?, ?) THEN ? ELSE ? END"
+                } else {
+                    ""
+                },
                 unlease.set,
             ))?,
             complete: render(&format!(
