@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
+use crate::alert::AlertHook;
+use crate::alert::command::CommandHook;
+use crate::alert::webhook::WebhookHook;
 use crate::base::clock::Clock;
 use crate::broker::Broker;
 use crate::broker::embedded::EmbeddedBroker;
 use crate::broker::rabbitmq::{Limits, RabbitBroker};
-use crate::config::{ConfigError, Context, Environment};
+use crate::config::{AlertTarget, ConfigError, Context, Environment};
 use crate::model::ids::ConsumerName;
 use crate::observe::Observer;
 use crate::operate::Operator;
-use crate::pipeline::{Handlers, Worker};
+use crate::pipeline::{Program, Worker};
 use crate::ports::Ports;
 use crate::store::StoreResult;
 use crate::store::sql::SqlStore;
@@ -75,10 +78,12 @@ impl Services {
             .iter()
             .map(|service| SqlStore::connect(service, &context.thresholds, read_only))
             .collect::<Result<Vec<_>, _>>()?;
+        let alerts = alerts(&context)?;
         let ports = Ports {
             context,
             stores,
             broker,
+            alerts,
             clock: Clock::System,
         };
         Ok(Self {
@@ -120,7 +125,7 @@ impl Services {
     /// # Errors
     /// Says what is missing for a worker that was named.
     pub fn workers(&self, names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
-        pipeline::build(&self.ports, names, &self.handlers()).map_err(|problem| ConfigError {
+        pipeline::build(&self.ports, names, &self.program()).map_err(|problem| ConfigError {
             origin: format!("context {}", self.ports.context.name),
             key: "workers".to_owned(),
             problem,
@@ -130,14 +135,14 @@ impl Services {
 
     /// True when this program has a handler for a consumer of the context.
     pub fn can_consume(&self) -> bool {
-        !self.handlers().is_empty()
+        !self.program().handlers.is_empty()
     }
 
-    fn handlers(&self) -> Handlers {
+    fn program(&self) -> Program {
         if self.ports.context.environment == Environment::Sandbox {
-            sandbox::handlers(&self.ports, 0)
+            sandbox::program(&self.ports, sandbox::Chance::NONE)
         } else {
-            Handlers::new()
+            Program::default()
         }
     }
 
@@ -158,6 +163,23 @@ impl Services {
             broker.close().await;
         }
     }
+}
+
+/// Who the context wants to be told about deaths.
+fn alerts(context: &Context) -> Result<Option<Arc<dyn AlertHook>>, ConfigError> {
+    let Some(settings) = &context.on_death else {
+        return Ok(None);
+    };
+    Ok(match &settings.target {
+        AlertTarget::Command(words) => words.split_first().map(|(program, arguments)| {
+            let hook: Arc<dyn AlertHook> =
+                Arc::new(CommandHook::new(program, arguments, settings.time_limit));
+            hook
+        }),
+        AlertTarget::Webhook { url, host } => {
+            Some(Arc::new(WebhookHook::new(url, host, settings.time_limit)?))
+        }
+    })
 }
 
 /// The context's broker. `embedded:NAME` lives in this process and starts empty.

@@ -163,6 +163,7 @@ fn from_flags(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
         context_name: act.context_name.clone(),
         count: act.count,
         word: act.word.clone(),
+        told: None,
     })
 }
 
@@ -214,7 +215,11 @@ fn ask(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
         .map(|word| given_or_asked(act.word.as_ref(), &format!("type `{word}`")))
         .transpose()?;
     // Enter alone never confirms.
-    if prompt(&format!("y to {}, anything else cancels", plan.verb.word()))? != "y" {
+    if prompt(&format!(
+        "y to {}, anything else cancels",
+        plan.verb.command()
+    ))? != "y"
+    {
         return Err(Failure::new(
             Exit::Refused,
             "cancelled; nothing was changed",
@@ -226,6 +231,7 @@ fn ask(plan: &Plan, act: &Act) -> Outcome<Confirmation> {
         context_name,
         count,
         word,
+        told: None,
     })
 }
 
@@ -277,7 +283,7 @@ async fn follow(session: &Session, applied: Applied, wait: Duration) -> Outcome<
 }
 
 fn plan_verb(applied: &Applied) -> &'static str {
-    applied.verb.word()
+    applied.verb.command()
 }
 
 fn report(session: &Session, applied: &Applied, wait: Option<Duration>) -> Outcome {

@@ -28,6 +28,7 @@ pub mod reference;
 pub mod release;
 pub mod repair;
 pub mod replay;
+pub mod saga;
 pub mod sagas;
 pub mod session;
 pub mod status;
@@ -136,6 +137,9 @@ pub enum Command {
     Release(release::ReleaseArgs),
     /// Give a dead letter up, or close it as already processed
     Discard(discard::DiscardArgs),
+    /// Move a saga by hand: retry, query, compensate, handled, assign
+    #[command(subcommand)]
+    Saga(saga::SagaCommand),
     /// Reach every server; say what works, with which rights, and what is missing
     Check,
     /// Create the native tables in a service's database; dry by default
@@ -216,6 +220,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Repair(args) => repair::run(session, &args).await,
         Command::Release(args) => release::run(session, &args).await,
         Command::Discard(args) => discard::run(session, &args).await,
+        Command::Saga(command) => saga::run(session, &command).await,
         Command::Check => check::run(session).await,
         Command::Migrate(args) => migrate::run(session, &args).await,
         Command::Worker(args) => worker::run(session, &args).await,

@@ -84,6 +84,7 @@ pub(super) async fn run(session: &Session, args: &OutboxArgs) -> Outcome {
         service: service.clone(),
         state,
         event_type: pushed.event_type,
+        event: None,
         payload: filter.payload_terms(),
         after: None,
         limit: args.listing.page_rows(session.context()),

@@ -8,7 +8,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
     let mut out = vec![
         format!(
             "{} {}  in {} ({})",
-            plan.verb.word(),
+            plan.verb.command(),
             plan.event_id.as_ref().map_or("", |id| id.as_str()),
             safe(&plan.context),
             plan.environment.word()

@@ -8,7 +8,7 @@ use crate::model::saga::{Saga, StepState};
 use super::failure::Outcome;
 use super::list::Listing;
 use super::session::Session;
-use super::table::{Cell, Column, Table, left, right};
+use super::table::{Cell, Column, Table, flexible, left, right};
 
 /// Arguments of `sagas`.
 #[derive(Debug, Args)]
@@ -27,6 +27,8 @@ const COLUMNS: &[Column] = &[
     left("steps"),
     right("changed"),
     right("deadline"),
+    left("owner"),
+    flexible("look"),
 ];
 
 pub(super) async fn run(session: &Session, args: &SagasArgs) -> Outcome {
@@ -54,10 +56,12 @@ pub(super) async fn run(session: &Session, args: &SagasArgs) -> Outcome {
                 Cell::text(saga.saga_id.as_str()),
                 Cell::text(&saga.saga_type),
                 Cell::text(&saga.business_key),
-                Cell::text(&saga.state),
+                Cell::text(saga.state.word()),
                 Cell::text(track(saga)),
                 Cell::ago(Some(saga.updated_at), answer.as_of),
                 Cell::seconds(saga.deadline_at.map(|at| at.seconds_since(answer.as_of))),
+                Cell::optional(saga.owner.as_ref()),
+                Cell::optional(saga.attention.as_ref().or(saga.last_error.as_ref())),
             ];
             answer.table.push(cells);
         }

@@ -22,7 +22,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
     /// Workers to run [default: all that this context has]
-    #[arg(value_name = "WORKER", value_parser = ["dispatcher", "reaper", "collector", "consumer", "inbox-archiver"])]
+    #[arg(value_name = "WORKER", value_parser = ["dispatcher", "reaper", "collector", "consumer", "saga", "inbox-archiver"])]
     pub workers: Vec<String>,
     /// Make one pass each, print what it did, and leave
     #[arg(long)]

@@ -29,11 +29,31 @@ pub enum Verb {
     Release,
     /// A dead letter given up.
     Discard,
+    /// A saga's command again, under the same key.
+    SagaRetry,
+    /// What became of a saga's step.
+    SagaQuery,
+    /// A saga turned round.
+    SagaCompensate,
+    /// A saga's step that a person saw to.
+    SagaHandled,
+    /// Who looks after a saga.
+    SagaAssign,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 4] = [Self::Replay, Self::Repair, Self::Release, Self::Discard];
+    pub const ALL: [Self; 9] = [
+        Self::Replay,
+        Self::Repair,
+        Self::Release,
+        Self::Discard,
+        Self::SagaRetry,
+        Self::SagaQuery,
+        Self::SagaCompensate,
+        Self::SagaHandled,
+        Self::SagaAssign,
+    ];
 
     /// The word of the CLI, the columns and the screen.
     pub const fn word(self) -> &'static str {
@@ -42,6 +62,23 @@ impl Verb {
             Self::Repair => "repair",
             Self::Release => "release",
             Self::Discard => "discard",
+            Self::SagaRetry => "saga_retry",
+            Self::SagaQuery => "saga_query",
+            Self::SagaCompensate => "saga_compensate",
+            Self::SagaHandled => "saga_handled",
+            Self::SagaAssign => "saga_assign",
+        }
+    }
+
+    /// How the command line calls it.
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::SagaRetry => "saga retry",
+            Self::SagaQuery => "saga query",
+            Self::SagaCompensate => "saga compensate",
+            Self::SagaHandled => "saga handled",
+            Self::SagaAssign => "saga assign",
+            Self::Replay | Self::Repair | Self::Release | Self::Discard => self.word(),
         }
     }
 

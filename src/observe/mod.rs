@@ -27,7 +27,7 @@ pub(crate) use journal::shown as operation_shown;
 
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
-use crate::model::ids::DeadLetterId;
+use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
 use crate::ports::Ports;
@@ -49,6 +49,8 @@ pub struct OutboxView {
     /// Only rows whose payload satisfies this ([`Filter::payload_terms`]). Each
     /// row of the page is looked up once to answer it.
     pub payload: Option<Filter>,
+    /// Only this event, whatever its state: what another pane pointed at.
+    pub event: Option<EventId>,
     /// Where the page starts (needs `service`).
     pub after: Option<Cursor>,
     /// Rows a page.

@@ -49,6 +49,17 @@ impl Observer {
             if !is_asked {
                 return Ok(Page::default());
             }
+            if let Some(event_id) = &view.event {
+                let read = store.outbox_event(event_id);
+                let found = self
+                    .reader
+                    .store(&service.name, "outbox event", read)
+                    .await?;
+                return Ok(Page {
+                    rows: found.into_iter().map(|event| event.row).collect(),
+                    next: None,
+                });
+            }
             let mut page = self
                 .reader
                 .store(&service.name, "outbox page", store.outbox_page(&query))
@@ -63,8 +74,11 @@ impl Observer {
         Ok(OutboxFacts {
             facts: store.facts(),
             counts,
+            state: match page.rows.first() {
+                Some(row) if view.event.is_some() => row.state,
+                _ => view.state,
+            },
             page,
-            state: view.state,
         })
     }
 

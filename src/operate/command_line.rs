@@ -15,7 +15,7 @@ pub(super) struct CommandLine<'a> {
 impl<'a> CommandLine<'a> {
     /// `redrive <verb> <subject>`, in the context of that name.
     pub fn new(context: &'a str, verb: Verb, subject: &str) -> Self {
-        let text = format!("redrive {} {}", verb.word(), quoted(subject));
+        let text = format!("redrive {} {}", verb.command(), quoted(subject));
         Self { text, context }
     }
 

@@ -71,6 +71,7 @@ impl Desk {
                 count: None,
                 ticket_pattern: context.ticket_pattern.clone(),
                 word: None,
+                told: None,
             },
             digest: String::new(),
             frozen: draft.frozen,
@@ -202,6 +203,7 @@ fn subject_of(plan: &Plan) -> String {
         }
         (None, Some(Target::DeadLetter { dead_letter_id, .. }), _) => dead_letter_id.to_string(),
         (None, None, Frozen::Release { claim_token }) => claim_token.to_string(),
+        (None, None, Frozen::Saga { saga_id, .. }) => saga_id.to_string(),
         (None, None, _) => plan.operation_id.to_string(),
     }
 }

@@ -25,6 +25,7 @@ mod replay;
 mod requeue;
 mod resolve;
 mod route;
+mod saga;
 #[cfg(test)]
 mod test_support;
 mod wording;
@@ -36,7 +37,7 @@ use futures::future::join_all;
 
 use crate::base::tasks::Tasks;
 use crate::model::audit::{AuditRecord, ChainFault};
-use crate::model::ids::{ConsumerName, DeadLetterId, OperationId};
+use crate::model::ids::{ConsumerName, DeadLetterId, OperationId, SagaId};
 use crate::model::message::Payload;
 use crate::model::operation::Operation;
 use crate::ports::Ports;
@@ -76,6 +77,31 @@ pub const OPERATIONS: &[OperationEntry] = &[
         name: "discard",
         key: 'D',
         file: "discard.rs",
+    },
+    OperationEntry {
+        name: "saga_retry",
+        key: 'T',
+        file: "saga/mod.rs",
+    },
+    OperationEntry {
+        name: "saga_query",
+        key: 'Q',
+        file: "saga/mod.rs",
+    },
+    OperationEntry {
+        name: "saga_compensate",
+        key: 'C',
+        file: "saga/mod.rs",
+    },
+    OperationEntry {
+        name: "saga_handled",
+        key: 'H',
+        file: "saga/mod.rs",
+    },
+    OperationEntry {
+        name: "saga_assign",
+        key: 'A',
+        file: "saga/mod.rs",
     },
 ];
 
@@ -135,6 +161,7 @@ impl Desk {
             Frozen::Repair { .. } => repair::apply(self, plan, confirmation).await,
             Frozen::Release { .. } => release::apply(self, plan, confirmation).await,
             Frozen::Close { .. } => discard::apply(self, plan, confirmation).await,
+            Frozen::Saga { .. } => saga::apply(self, plan, confirmation).await,
         }
     }
 }
@@ -226,6 +253,18 @@ impl Operator {
         resolve::resolve(&self.desk, event_id, consumer).await
     }
 
+    /// Finds a saga by its id, or by the beginning of it when that is unique: its service and id.
+    ///
+    /// # Errors
+    /// `NotFound` and `Ambiguous` say what to write instead.
+    pub async fn resolve_saga(
+        &self,
+        id: &str,
+        service: Option<&str>,
+    ) -> Result<(String, SagaId), OperateError> {
+        saga::resolve(&self.desk, id, service).await
+    }
+
     /// The stored payload of a dead letter, for an editor.
     pub async fn payload(&self, target: &Target) -> Result<Payload, OperateError> {
         match target {
@@ -283,6 +322,12 @@ impl Operator {
                 target,
                 is_resolved,
             } => discard::plan(desk, target, *is_resolved).await,
+            Request::Saga {
+                service,
+                saga_id,
+                step,
+                wish,
+            } => saga::plan(desk, (service, saga_id), *step, wish).await,
         }
     }
 

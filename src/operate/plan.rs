@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::base::clock::Timestamp;
 use crate::base::digest::sha256_hex;
 use crate::config::Environment;
-use crate::model::ids::{ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId};
+use crate::model::ids::{ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId};
 use crate::model::message::{Message, Payload};
 use crate::model::operation::{ItemState, Verb};
 use crate::store::StoreError;
@@ -45,6 +45,41 @@ pub enum Request {
         target: Target,
         /// Close it as already processed instead.
         is_resolved: bool,
+    },
+    /// Move a saga by hand.
+    Saga {
+        /// Service that keeps it.
+        service: String,
+        /// Which.
+        saga_id: SagaId,
+        /// The step meant; `None`: the one that holds it up.
+        step: Option<i64>,
+        /// What is wanted.
+        wish: SagaWish,
+    },
+}
+
+/// What somebody wants with a saga.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "wish")]
+pub enum SagaWish {
+    /// Send the step's command again, now.
+    Retry,
+    /// Ask what became of it, now.
+    Query,
+    /// Turn round.
+    Compensate,
+    /// A person saw to it.
+    Handled {
+        /// Whether it is done (or undone).
+        is_done: bool,
+        /// What shows it; `None`: typed with the confirmation.
+        evidence: Option<String>,
+    },
+    /// Somebody looks after it.
+    Assign {
+        /// Who; `-`: nobody; `None`: typed with the confirmation.
+        owner: Option<String>,
     },
 }
 
@@ -143,6 +178,9 @@ pub struct ConfirmRules {
     pub ticket_pattern: Option<String>,
     /// An extra word to be typed, e.g. `again` from the third replay on.
     pub word: Option<String>,
+    /// What else has to be told: `evidence` or `owner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }
 
 impl ConfirmRules {
@@ -284,6 +322,17 @@ pub enum Frozen {
         /// Resolve instead of discard.
         is_resolved: bool,
     },
+    /// A saga moved by hand.
+    Saga {
+        /// Which.
+        saga_id: SagaId,
+        /// Its version.
+        version: i64,
+        /// The step meant.
+        step: Option<i64>,
+        /// What is wanted.
+        wish: SagaWish,
+    },
 }
 
 impl Frozen {
@@ -328,6 +377,12 @@ impl Frozen {
                 new_event.trace_id,
                 new_event.causation_id
             ]),
+            Self::Saga {
+                saga_id,
+                version,
+                step,
+                wish,
+            } => serde_json::json!(["saga", saga_id, version, step, wish]),
             Self::Release { claim_token } => serde_json::json!(["release", claim_token]),
             Self::Close {
                 dead_letter_id,
@@ -358,6 +413,8 @@ pub struct Confirmation {
     pub count: Option<u64>,
     /// Typed extra word, if asked for.
     pub word: Option<String>,
+    /// The evidence or owner, if asked for.
+    pub told: Option<String>,
 }
 
 /// What became of one item.

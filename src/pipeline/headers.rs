@@ -57,3 +57,8 @@ pub const DEATH_NOTES: [&str; 12] = [
     ATTEMPT,
     RETRY_REASON,
 ];
+
+/// The key under which a saga's command has its effect once; its result carries it back.
+pub const IDEMPOTENCY_KEY: &str = "idempotency_key";
+/// The saga a command belongs to.
+pub const SAGA_ID: &str = "saga_id";

@@ -2,6 +2,7 @@
 //! pure functions; what it waits for has a limit.
 
 mod absent;
+mod alerter;
 pub mod consumer;
 mod copy;
 pub mod dead_letter_collector;
@@ -11,6 +12,7 @@ pub mod headers;
 pub mod inbox_archiver;
 pub mod message;
 pub mod reaper;
+pub mod saga_coordinator;
 mod subscription;
 pub mod supervisor;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use dead_letter_collector::Collector;
 use dispatcher::Dispatcher;
 use inbox_archiver::Archiver;
 use reaper::Reaper;
+use saga_coordinator::{Coordinator, CoordinatorSettings, Definitions};
 
 /// What one pass of a worker did. The pane, the log and the tests read the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -104,6 +107,24 @@ pub trait Worker: Send {
 /// Handlers by consumer name. A program without business code has none.
 pub type Handlers = HashMap<ConsumerName, Arc<dyn Handler>>;
 
+/// What a program brings to its workers: its own code. `redrive` itself has some only in a sandbox.
+#[derive(Clone, Default)]
+pub struct Program {
+    /// Handlers by consumer name.
+    pub handlers: Handlers,
+    /// Kinds of saga.
+    pub sagas: Definitions,
+}
+
+impl From<Handlers> for Program {
+    fn from(handlers: Handlers) -> Self {
+        Self {
+            handlers,
+            sagas: Definitions::new(),
+        }
+    }
+}
+
 /// A worker, or none where a service has no such part.
 type Made = Result<Option<Box<dyn Worker>>, String>;
 
@@ -122,7 +143,7 @@ struct Part<'a> {
     service: &'a Service,
     store: &'a Arc<dyn Store>,
     broker: &'a Arc<dyn Broker>,
-    handlers: &'a Handlers,
+    program: &'a Program,
     /// Asked for by name, not only because it fits.
     is_named: bool,
 }
@@ -134,7 +155,7 @@ impl Part<'_> {
 }
 
 /// Every kind of worker, in the order an event meets them.
-pub const WORKERS: [WorkerKind; 5] = [
+pub const WORKERS: [WorkerKind; 6] = [
     WorkerKind {
         name: dispatcher::NAME,
         about: "publishes an outbox: claim, publish with confirms, sent mark by token",
@@ -156,6 +177,11 @@ pub const WORKERS: [WorkerKind; 5] = [
         make: make_collector,
     },
     WorkerKind {
+        name: saga_coordinator::NAME,
+        about: "moves sagas on by their timers: time-outs, questions, commands, compensation",
+        make: make_saga_coordinator,
+    },
+    WorkerKind {
         name: inbox_archiver::NAME,
         about: "moves inbox rows that are older than inbox_retention out of the inbox, a batch at a time",
         make: make_archiver,
@@ -170,7 +196,7 @@ pub const WORKERS: [WorkerKind; 5] = [
 pub fn build(
     ports: &Ports,
     names: &[String],
-    handlers: &Handlers,
+    program: &Program,
 ) -> Result<Vec<Box<dyn Worker>>, String> {
     if let Some(unknown) = names
         .iter()
@@ -199,7 +225,7 @@ pub fn build(
                 service,
                 store,
                 broker,
-                handlers,
+                program,
                 is_named: !names.is_empty(),
             };
             workers.extend((kind.make)(&part)?);
@@ -243,14 +269,31 @@ fn make_reaper(part: &Part<'_>) -> Made {
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
 fn make_collector(part: &Part<'_>) -> Made {
-    Ok(part.service.dead_letters.as_ref().map(|_| {
-        Box::new(Collector::new(
-            &part.ports.context,
-            part.service,
-            part.connected(),
-            &part.ports.clock,
-        )) as Box<dyn Worker>
-    }))
+    if part.service.dead_letters.is_none() {
+        return Ok(None);
+    }
+    let context = &part.ports.context;
+    let mut collector = Collector::new(context, part.service, part.connected(), &part.ports.clock);
+    if let (Some(hook), Some(settings)) = (&part.ports.alerts, &context.on_death) {
+        collector = collector.telling(Arc::clone(hook), settings.every);
+    }
+    Ok(Some(Box::new(collector)))
+}
+
+fn make_saga_coordinator(part: &Part<'_>) -> Made {
+    if part.service.sagas.is_none() || part.program.sagas.is_empty() {
+        return Ok(None);
+    }
+    Coordinator::new(
+        &part.service.name,
+        Arc::clone(part.store),
+        part.program.sagas.clone(),
+        CoordinatorSettings {
+            crash_points: part.ports.context.environment.crash_points(),
+            ..CoordinatorSettings::default()
+        },
+    )
+    .map(|worker| Some(Box::new(worker) as Box<dyn Worker>))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
@@ -259,7 +302,7 @@ fn make_consumer(part: &Part<'_>) -> Made {
         return Ok(None);
     };
     let (name, service) = (&part.service.name, part.service);
-    Ok(match part.handlers.get(&inbox.consumer) {
+    Ok(match part.program.handlers.get(&inbox.consumer) {
         Some(handler) => {
             let work = (
                 Arc::clone(handler),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::ids::{AggregateId, EventId};
 use crate::model::message::{FieldTable, FieldValue, Payload};
 use crate::model::outbox::NewEvent;
+use crate::pipeline::headers;
 
 use super::fault::Fault;
 
@@ -20,7 +21,7 @@ pub const UNKNOWN: &str = "SKU-404";
 pub const SKUS: [&str; 4] = ["SKU-TEA", "SKU-CUP", "SKU-POT", "SKU-TRAY"];
 
 /// An order, as every event about it tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// Its number: the business key.
     pub order_no: i64,
@@ -33,13 +34,25 @@ pub struct Order {
     pub quantity: i64,
     /// Price of all of it.
     pub amount_cents: i64,
+    /// Why it was refused or cancelled, in events that say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Who ordered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Customer {
     /// Masked on screens.
     pub email: String,
+}
+
+/// What an event belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Link<'a> {
+    /// The event that caused it.
+    pub cause: Option<&'a EventId>,
+    /// The idempotency key of the command it is or answers.
+    pub key: Option<&'a str>,
 }
 
 impl Order {
@@ -63,6 +76,15 @@ impl Order {
             },
             quantity,
             amount_cents: quantity * rng.random_range(350..4_500),
+            reason: None,
+        }
+    }
+
+    /// The same with a reason.
+    pub fn because(&self, reason: &str) -> Self {
+        Self {
+            reason: Some(reason.to_owned()),
+            ..self.clone()
         }
     }
 
@@ -71,9 +93,12 @@ impl Order {
     ///
     /// # Errors
     /// Never for these fields; kept as a value because serialising may fail in general.
-    pub fn event(&self, event_type: &str, cause: Option<&EventId>) -> Result<NewEvent, String> {
-        let mut headers = FieldTable::new();
-        headers.set("x-producer-version", FieldValue::text("4.2.1"));
+    pub fn event(&self, event_type: &str, link: Link<'_>) -> Result<NewEvent, String> {
+        let mut table = FieldTable::new();
+        table.set("x-producer-version", FieldValue::text("4.2.1"));
+        if let Some(key) = link.key {
+            table.set(headers::IDEMPOTENCY_KEY, FieldValue::text(key));
+        }
         Ok(NewEvent {
             event_id: EventId::generate(),
             aggregate_id: AggregateId::new(self.order_no.to_string()),
@@ -81,22 +106,26 @@ impl Order {
             event_type: event_type.to_owned(),
             schema_version: 1,
             payload: Payload::new(serde_json::to_vec(self).map_err(|e| e.to_string())?),
-            headers,
+            headers: table,
             exchange: None,
             routing_key: None,
             trace_id: Some(uuid::Uuid::new_v4().simple().to_string()),
-            causation_id: cause.map(ToString::to_string),
+            causation_id: link.cause.map(ToString::to_string),
         })
     }
 }
 
+/// Each service's facts about an order are a sequence of their own, without gaps; commands, and what
+/// nobody follows, are no part of one.
 fn version_of(event_type: &str) -> i64 {
     match event_type {
-        "order.created" => 1,
-        "inventory.reserved" | "inventory.rejected" => 2,
-        "payment.charged" | "payment.refused" => 3,
-        "order.cancelled" => 4,
-        "notification.sent" => 5,
-        _ => 9,
+        "order.created" | "inventory.reserved" | "inventory.rejected" | "payment.charged"
+        | "payment.refused" | "notification.sent" => 1,
+        "order.confirmed"
+        | "order.cancelled"
+        | "inventory.released"
+        | "payment.refunded"
+        | "payment.refund_refused" => 2,
+        _ => 0,
     }
 }

@@ -1,37 +1,31 @@
-//! Customers: a worker that places orders at a modest rate. Order, saga and event commit together.
+//! Customers: a worker that places orders at a modest rate. Some send their request twice, because the
+//! answer was slow; some change their mind.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::event::Order;
-use super::fault::{Fault, fault_of, order_rng};
-use super::saga;
-use super::tables::time;
-use crate::base::clock::Clock;
-use crate::model::ids::SagaId;
+use super::event::{Link, Order};
+use super::fault::{Chance, Fault, order_rng};
+use super::order_saga::OrderSaga;
+use super::place::{OrderRequest, PlaceError, cancel_order, next_number, place_order};
 use crate::pipeline::{Report, Worker};
-use crate::store::{Store, StoreError, StoreResult, Value};
+use crate::store::{Store, StoreError};
 
 /// Registered name.
 const NAME: &str = "shop";
-/// The first order's number.
-pub(super) const FIRST_ORDER: i64 = 8_800;
 /// Milliseconds between two orders.
 const EVERY_MS: u128 = 350;
 /// Orders placed in one pass at most, so that a sleep of the machine is not caught up in a burst.
 const BURST: u128 = 5;
-
-const LAST_ORDER: &str = "SELECT COALESCE(MAX(order_no), 0) FROM orders";
-pub(super) const INSERT_ORDER: &str = "INSERT INTO orders \
-     (order_no, idempotency_key, saga_id, state, amount_cents) \
-     VALUES (?, ?, ?, 'pending_inventory', ?)";
+/// One request of so many is sent twice.
+const REPEAT_EVERY: i64 = 10;
 
 /// Places orders.
 pub(super) struct Shop {
     store: Arc<dyn Store>,
-    clock: Clock,
+    saga: Arc<OrderSaga>,
     seed: u64,
     started: Instant,
     placed: u128,
@@ -39,10 +33,10 @@ pub(super) struct Shop {
 }
 
 impl Shop {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, seed: u64) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, saga: Arc<OrderSaga>, seed: u64) -> Self {
         Self {
             store,
-            clock,
+            saga,
             seed,
             started: Instant::now(),
             placed: 0,
@@ -57,65 +51,53 @@ impl Shop {
         for _ in 0..count {
             let number = match self.next {
                 Some(number) => number,
-                None => next_number(self.store.as_ref())
-                    .await
-                    .map_err(|e| e.to_string())?,
+                None => self.first_number().await.map_err(|e| e.to_string())?,
             };
-            self.place(number).await?;
+            self.place(number).await.map_err(|e| e.to_string())?;
             self.next = Some(number + 1);
             report.add("orders", 1);
         }
         Ok(())
     }
 
-    async fn place(&self, number: i64) -> Result<(), String> {
-        let fault = fault_of(self.seed, number);
+    async fn place(&self, number: i64) -> Result<(), PlaceError> {
+        let fault = Chance::of(self.seed).fault_of(number);
         let order = Order::draw(number, fault, &mut order_rng(self.seed, number));
-        let mut events = vec![order.event("order.created", None)?];
-        if fault == Fault::Unaddressed {
-            events.push(order.event("order.gifted", None)?);
+        let request = OrderRequest {
+            idempotency_key: format!("client-{number}"),
+            order_no: Some(number),
+            email: order.customer.email.clone(),
+            sku: order.sku.clone(),
+            quantity: order.quantity,
+            amount_cents: order.amount_cents,
+        };
+        place_order(self.store.as_ref(), &self.saga, &request).await?;
+        if number % REPEAT_EVERY == 0 {
+            place_order(self.store.as_ref(), &self.saga, &request).await?;
         }
-        let now = self.clock.now();
-        let product = self.store.facts().product;
-        let saga_id = SagaId::generate();
-        let placed: StoreResult<()> = async {
-            let mut tx = self.store.begin().await?;
-            tx.execute(INSERT_ORDER, &row(&order, &saga_id)).await?;
-            let times = saga::Times {
-                now: time(&product, now),
-                deadline: time(&product, now.plus(saga::DEADLINE)),
-                event_id: events.first().map(|event| event.event_id.clone()),
-            };
-            saga::start(tx.as_mut(), &saga_id, number, &times).await?;
-            for event in &events {
-                tx.append(event).await?;
+        match fault {
+            Fault::Unaddressed => {
+                let mut tx = self.store.begin().await?;
+                if let Ok(event) = order.event("order.gifted", Link::default()) {
+                    tx.append(&event).await?;
+                }
+                tx.commit().await?;
             }
-            tx.commit().await
+            Fault::Cancelled => {
+                let why = "the customer changed their mind";
+                cancel_order(self.store.as_ref(), &self.saga, number, why).await?;
+            }
+            _ => {}
         }
-        .await;
-        placed.map_err(|e| e.to_string())
+        Ok(())
     }
-}
 
-/// The values of [`INSERT_ORDER`].
-pub(super) fn row(order: &Order, saga_id: &SagaId) -> [Value; 4] {
-    [
-        Value::Int(order.order_no),
-        Value::Text(format!("client-{}", order.order_no)),
-        Value::Text(saga_id.to_string()),
-        Value::Int(order.amount_cents),
-    ]
-}
-
-/// The number after the highest one in the table.
-async fn next_number(store: &dyn Store) -> Result<i64, StoreError> {
-    let mut tx = store.begin().await?;
-    let found = tx.fetch_one(LAST_ORDER, &[]).await?;
-    tx.rollback().await?;
-    Ok(match found.as_deref() {
-        Some([Value::Int(last)]) => FIRST_ORDER.max(last + 1),
-        _ => FIRST_ORDER,
-    })
+    async fn first_number(&self) -> Result<i64, StoreError> {
+        let mut tx = self.store.begin().await?;
+        let number = next_number(tx.as_mut()).await?;
+        tx.rollback().await?;
+        Ok(number)
+    }
 }
 
 #[async_trait]

@@ -1,9 +1,10 @@
 //! Where things are: services, queues and tables of the reference pipeline.
 //!
 //! ```text
-//! orders ─ order.created ─▶ notification ─ notification.sent ────────────────────────────▶ orders
-//!        ─ order.created ─▶ inventory ─ inventory.reserved ─▶ payment ─ payment.charged ─▶ orders
-//!        ─ order.cancelled ▶ (releases)  inventory.rejected ──────────  payment.refused ──▶
+//! orders ─ order.created ────────────────▶ inventory ─ inventory.reserved │ rejected │ released ─▶ orders
+//!        ─ inventory.reserve │ release ──▶
+//!        ─ payment.charge │ refund ──────▶ payment ─ payment.charged │ refused │ refunded ───────▶ orders
+//!        ─ order.created │ confirmed │ cancelled ▶ notification ─ notification.sent ──────────────▶ orders
 //! ```
 
 use std::path::Path;
@@ -28,18 +29,34 @@ pub const SERVICES: [(&str, &str, &[&str]); 4] = [
         &[
             "inventory.reserved",
             "inventory.rejected",
+            "inventory.released",
             "payment.charged",
             "payment.refused",
+            "payment.refunded",
+            "payment.refund_refused",
             "notification.sent",
         ],
     ),
     (
         "inventory",
         "inventory.orders",
-        &["order.created", "order.cancelled"],
+        &[
+            "order.created",
+            "order.cancelled",
+            "inventory.reserve",
+            "inventory.release",
+        ],
     ),
-    ("payment", "payment.orders", &["inventory.reserved"]),
-    ("notification", "notification.orders", &["order.created"]),
+    (
+        "payment",
+        "payment.orders",
+        &["payment.charge", "payment.refund"],
+    ),
+    (
+        "notification",
+        "notification.orders",
+        &["order.created", "order.confirmed", "order.cancelled"],
+    ),
 ];
 /// How long the demo keeps what it has processed.
 pub const KEPT: Duration = Duration::from_hours(2);
@@ -97,6 +114,7 @@ pub fn demo_context(directory: &Path) -> Context {
             archive: false,
             ..RetentionSettings::default()
         },
+        on_death: None,
     }
 }
 
@@ -131,15 +149,22 @@ fn service(name: &str, queue: &str, database: String) -> Service {
 
 /// Exchange, queues, and for each queue where it dead-letters to.
 pub fn topology() -> Topology {
+    topology_with(false)
+}
+
+/// The same, with quorum queues where asked: they survive a node.
+pub fn topology_with(is_quorum: bool) -> Topology {
     let mut queues = Vec::new();
     for (_, queue, keys) in SERVICES {
         let dead = format!("{queue}.dlq");
         queues.push(NewQueue {
             name: dead.clone(),
+            is_quorum,
             ..NewQueue::default()
         });
         queues.push(NewQueue {
             name: queue.to_owned(),
+            is_quorum,
             dead_letter: Some((String::new(), dead)),
             bindings: keys
                 .iter()

@@ -6,6 +6,7 @@
 
 pub mod inbox;
 pub mod outbox;
+mod saga;
 pub mod sql;
 
 use std::time::Duration;
@@ -27,11 +28,12 @@ use crate::model::outbox::{
     Leases, NewEvent, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence,
 };
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::Saga;
+use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
 use crate::model::waiting::{NewWaiting, Parked};
 
 pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
+pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
 
 /// Why a database did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -373,6 +375,22 @@ pub trait BusinessTx: Send {
     /// Appends an event to this database's outbox.
     async fn append(&mut self, event: &NewEvent) -> StoreResult<()>;
 
+    /// Writes a new saga with its steps; `false` when its business key has one already.
+    async fn saga_start(&mut self, saga: &NewSaga) -> StoreResult<bool>;
+
+    /// Locks a saga and reads it, with its business input and the database's clock. The first lock of
+    /// whoever moves it: before business rows, so that two movers wait and never deadlock.
+    async fn saga(&mut self, of: &SagaRef) -> StoreResult<Option<Work>>;
+
+    /// Writes a locked saga after a move, guarded by the version before it and, for a coordinator, by
+    /// the token of its claim. Ends the claim.
+    async fn saga_move(
+        &mut self,
+        before: &Saga,
+        after: &Saga,
+        token: Option<&ClaimToken>,
+    ) -> StoreResult<Guarded>;
+
     /// Runs a statement; returns the rows matched.
     async fn execute(&mut self, statement: &'static str, values: &[Value]) -> StoreResult<u64>;
 
@@ -394,7 +412,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + OutboxStore {
+pub trait Store: InboxStore + OutboxStore + SagaStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 
@@ -437,8 +455,6 @@ pub trait Store: InboxStore + OutboxStore {
         &self,
         aggregate_id: &AggregateId,
     ) -> StoreResult<Vec<DeadLetter>>;
-    /// Sagas: those needing attention, then stalest first.
-    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>>;
     /// Operations, newest first, without their items.
     async fn operations_page(
         &self,

@@ -76,6 +76,18 @@ pub enum Action {
     Release,
     /// Discard.
     Discard,
+    /// Send a saga's step again.
+    SagaRetry,
+    /// Ask what became of a saga's step.
+    SagaQuery,
+    /// Turn a saga round.
+    SagaCompensate,
+    /// Say that a person saw to a saga.
+    SagaHandled,
+    /// Say who looks after a saga.
+    SagaAssign,
+    /// The event that blocks a saga, in the outbox.
+    Origin,
     /// Set the owner.
     Assign,
     /// Set the note.
@@ -88,6 +100,8 @@ pub enum Action {
     ThroughExchange,
     /// Close it as already processed instead.
     Resolve,
+    /// A person made sure that it is not done, or is.
+    NotDone,
     /// Ignore a refusal, in words.
     Override,
     /// Complete what is typed.
@@ -327,6 +341,13 @@ pub const BINDINGS: &[Binding] = &[
     key(&[ch('<')], S::DeadLetters, A::FirstPage, "first page", 0, "Back to the first page."),
     key(&[ch('v')], S::DeadLetters, A::ViewAs, "view as", 21, "The payload as laid out JSON, as text, or in hex."),
 
+    guarded(key(&[ch('T')], S::Sagas, A::SagaRetry, "retry", 1, "Try again: the command of the step that holds the saga up is sent again, under the same idempotency key.")),
+    guarded(key(&[ch('Q')], S::Sagas, A::SagaQuery, "query", 2, "Query what became of the step: its service is asked again.")),
+    guarded(key(&[ch('C')], S::Sagas, A::SagaCompensate, "compensate", 3, "Compensate: the saga turns round, what was done is undone.")),
+    guarded(key(&[ch('H')], S::Sagas, A::SagaHandled, "handled", 4, "Mark the step as handled by hand, with evidence.")),
+    guarded(key(&[ch('A')], S::Sagas, A::SagaAssign, "assign", 5, "Say who looks after the saga.")),
+    key(&[ch('o')], S::Sagas, A::Origin, "outbox", 22, "The message that blocks the saga, in Outbox; l or → shows it among the dead letters."),
+
     guarded(key(&[ch('v')], S::Audit, A::Verify, "verify chain", 1, "Check the hash chain of every journal.")),
 
     guarded(key(&[ch('y')], S::Plan, A::Confirm, "confirm", 1, "Do it. Only y does, never Enter.")),
@@ -338,6 +359,7 @@ pub const BINDINGS: &[Binding] = &[
     guarded(key(&[ch('e')], S::Plan, A::ThroughExchange, "through exchange", 5, "Replay: through the original exchange instead of straight to the failed queue, or back. Plans again.")),
     guarded(key(&[ch('v')], S::Plan, A::Resolve, "resolve instead", 6, "Replay: close the dead letter as already processed instead. Plans again.")),
     guarded(key(&[ch('o')], S::Plan, A::Override, "override", 7, "A refusal that may be overridden: type the name of its check. Plans again.")),
+    guarded(key(&[ch('n')], S::Plan, A::NotDone, "not done", 8, "Handled saga: you made sure that the step is not done, or that it is. Plans again.")),
     key(&[ctrl('c')], S::Plan, A::Interrupt, "leave", 0, "Leave the console; nothing is done."),
     key(&[ctrl('l')], S::Plan, A::Redraw, "redraw", 0, "Draw the whole screen anew."),
     key(&[ctrl('z')], S::Plan, A::Suspend, "suspend", 0, "Back to the shell; fg returns. Nothing is confirmed meanwhile."),
@@ -437,7 +459,15 @@ mod tests {
         for binding in BINDINGS.iter().filter(|b| {
             matches!(
                 b.action,
-                Action::Replay | Action::Repair | Action::Release | Action::Discard
+                Action::Replay
+                    | Action::Repair
+                    | Action::Release
+                    | Action::Discard
+                    | Action::SagaRetry
+                    | Action::SagaQuery
+                    | Action::SagaCompensate
+                    | Action::SagaHandled
+                    | Action::SagaAssign
             )
         }) {
             assert!(!binding.keys.iter().any(|key| confirm.keys.contains(key)));

@@ -82,6 +82,7 @@ impl Model {
                     service: None,
                     state: OutboxState::Pending,
                     event_type: None,
+                    event: None,
                     payload: None,
                     after: None,
                     limit: page_rows,

@@ -32,7 +32,7 @@ use crate::model::message::{FieldTable, FieldValue, Message, Payload, Properties
 use crate::model::operation::{ItemState, Operation, OperationItem, OperationState, Verb};
 use crate::model::outbox::{LeaseGroup, Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
-use crate::model::saga::{Saga, SagaStep, StepState};
+use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
 use crate::observe::snapshot::{
     AuditSnapshot, BrokerOverview, ConsumerFlow, DeadLetterFacts, DeadLetterSnapshot,
     DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot, NodeFacts,
@@ -102,6 +102,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         thresholds: Thresholds::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),
@@ -201,6 +202,7 @@ fn consumer(service: &str, queue: &str, ready: u64, consumers: u64, dead: u64) -
         inbox_per_s: Some(if consumers == 0 { 0.0 } else { 118.4 }),
         lag_s: Some(if consumers == 0 { 1_080.0 } else { 0.2 }),
         dead_open: Some(Count::Exact(dead)),
+        waiting: None,
     }
 }
 
@@ -574,46 +576,80 @@ pub fn sagas(n: i64) -> Fresh {
         forward_key: None,
         compensation_key: None,
         event_id: None,
+        queries: 0,
+        conflict: None,
+        updated_at: ago(120),
+    };
+    let reserved = |back| step(1, "reserve_stock", StepState::Succeeded, back);
+    let charge = |i: i64| SagaStep {
+        forward_key: Some(format!("order-{i}:charge")),
+        compensation_key: Some(format!("order-{i}:charge:undo")),
+        event_id: Some(event_id(1)),
+        ..step(2, "charge", StepState::InFlight, StepState::Pending)
     };
     let saga = |i: i64| Saga {
         saga_id: SagaId::new(format!("0197c3f2-5a6a-7c4e-9b1a-{i:012x}")),
         saga_type: "order".into(),
         business_key: format!("ord-{i}"),
         state: match i {
-            2 => "compensation_failed",
-            3 => "completed",
-            _ => "running",
-        }
-        .into(),
+            2 => SagaState::CompensationFailed,
+            3 => SagaState::Completed,
+            4 => SagaState::Compensating,
+            _ => SagaState::Running,
+        },
         version: 4,
         deadline_at: Some(if i == 1 {
             ago(30)
         } else {
             now().plus(Duration::from_mins(5))
         }),
+        expires_at: (i == 5).then(|| now().plus(Duration::from_hours(1))),
+        due_at: match i {
+            2 | 3 => None,
+            5 => Some(ago(40)),
+            _ => Some(now().plus(Duration::from_secs(20))),
+        },
+        failures: i64::from(i == 6) * 3,
+        last_error: (i == 6).then(|| "saga 6: its data is no order".into()),
+        leased_by: (i == 1).then(|| "saga 4711".into()),
+        lease_until: (i == 1).then(|| now().plus(Duration::from_secs(20))),
+        attention: match i {
+            1 => Some("the outcome of charge is not known, asked 3 times: no answer".into()),
+            2 => Some("charge could not be undone in 5 tries: refund refused: 409".into()),
+            _ => None,
+        },
+        owner: (i == 2).then(|| "mia".into()),
+        evidence: (i == 4).then(|| "bank receipt 4711".into()),
         updated_at: ago(u64::try_from(i * 40).expect("positive")),
         created_at: ago(900),
         steps: match i {
+            1 => vec![
+                reserved(StepState::Pending),
+                SagaStep {
+                    forward: StepState::Unknown,
+                    queries: 3,
+                    last_error: Some("no answer".into()),
+                    ..charge(i)
+                },
+                step(3, "confirm", StepState::Pending, StepState::Skipped),
+            ],
             2 => vec![
-                step(
-                    1,
-                    "reserve_stock",
-                    StepState::Succeeded,
-                    StepState::Succeeded,
-                ),
+                reserved(StepState::Succeeded),
                 step(2, "charge", StepState::Succeeded, StepState::Failed),
                 step(3, "ship", StepState::Failed, StepState::Skipped),
             ],
-            3 => vec![step(
-                1,
-                "reserve_stock",
-                StepState::Succeeded,
-                StepState::Skipped,
-            )],
-            _ => vec![
-                step(1, "reserve_stock", StepState::Succeeded, StepState::Pending),
-                step(2, "charge", StepState::InFlight, StepState::Pending),
+            3 => vec![reserved(StepState::Skipped)],
+            4 => vec![
+                reserved(StepState::Pending),
+                SagaStep {
+                    forward: StepState::Succeeded,
+                    compensation: StepState::InFlight,
+                    conflict: Some("succeeded after the saga had turned round".into()),
+                    ..charge(i)
+                },
+                step(3, "confirm", StepState::Skipped, StepState::Skipped),
             ],
+            _ => vec![reserved(StepState::Pending), charge(i)],
         },
     };
     Fresh::Sagas(reading(SagaSnapshot {

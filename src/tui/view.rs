@@ -385,6 +385,11 @@ fn is_allowed(model: &Model, binding: &Binding) -> bool {
                 | keymap::Action::Release
                 | keymap::Action::Discard
                 | keymap::Action::Assign
+                | keymap::Action::SagaRetry
+                | keymap::Action::SagaQuery
+                | keymap::Action::SagaCompensate
+                | keymap::Action::SagaHandled
+                | keymap::Action::SagaAssign
                 | keymap::Action::Note => {
                     world.access != Access::ReadOnly && model.pane().allows(binding.action, world)
                 }

@@ -6,4 +6,5 @@
 )]
 
 mod broker;
+mod consumer;
 mod store;

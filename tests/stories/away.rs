@@ -54,7 +54,7 @@ impl Workers {
             Arc::new(Easy) as Arc<dyn Handler>,
         )]);
         let names = ["collector".to_owned(), "consumer".to_owned()];
-        let workers = pipeline::build(&services.ports, &names, &handlers).expect("workers");
+        let workers = pipeline::build(&services.ports, &names, &handlers.into()).expect("workers");
         assert_eq!(workers.len(), 2);
         let tasks = Tasks::new();
         let status = Supervisor::start(workers, &tasks);

@@ -161,7 +161,7 @@ impl Fields for Saga {
 
     fn field(&self, name: &str) -> Option<FieldText<'_>> {
         match name {
-            "state" => text(&self.state),
+            "state" => text(self.state.word()),
             "type" => text(&self.saga_type),
             "key" => text(&self.business_key),
             "id" => any(std::iter::once(self.saga_id.as_str()).chain(
@@ -173,7 +173,10 @@ impl Fields for Saga {
             "error" => any(self
                 .steps
                 .iter()
-                .filter_map(|step| step.last_error.as_deref())),
+                .filter_map(|step| step.last_error.as_deref())
+                .chain(self.last_error.as_deref())),
+            "owner" => text(self.owner.as_deref()?),
+            "look" => text(self.attention.as_deref().or(self.last_error.as_deref())?),
             "age" => Some(FieldText::At(self.updated_at)),
             "overdue" => Some(FieldText::At(self.deadline_at?)),
             _ => None,

@@ -23,7 +23,7 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
 };
 use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
@@ -31,14 +31,15 @@ use crate::model::outbox::{
     Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, OutboxState, Sequence,
 };
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::Saga;
+use crate::model::saga::{Saga, SagaClaim};
 use crate::model::waiting::{WaitingEvent, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
-    ItemStep, MigrationStep, NewOperation, OutboxStore, Reaped, Repair, Reservation, Safety, Store,
-    StoreError, StoreFacts, StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, OutboxStore, Reaped, Repair, Reservation, Safety,
+    SagaAction, SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe,
+    StoreResult,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -154,6 +155,39 @@ pub(super) fn counts() -> OutboxCounts {
         oldest_pending_s: Some(4.0),
         sent_last_minute: Some(Count::Exact(120)),
         database_now: NOW,
+    }
+}
+
+#[async_trait]
+impl SagaStore for FakeStore {
+    async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
+        self.answer("sagas", Vec::new()).await
+    }
+    async fn saga(&self, _: &SagaId) -> StoreResult<Option<Saga>> {
+        self.unused()
+    }
+    async fn sagas_by_prefix(&self, _: &str) -> StoreResult<Vec<Saga>> {
+        self.unused()
+    }
+    async fn claim_sagas(&self, _: &SagaClaimRequest) -> StoreResult<SagaClaim> {
+        self.unused()
+    }
+    async fn postpone_saga(
+        &self,
+        _: &ClaimToken,
+        _: &SagaId,
+        _: &str,
+        _: Duration,
+    ) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn act_on_saga(
+        &self,
+        _: &NewOperation,
+        _: &SagaAction,
+        _: &AuditRecord,
+    ) -> StoreResult<Begun> {
+        self.unused()
     }
 }
 
@@ -335,9 +369,6 @@ impl Store for FakeStore {
         let own = self.letter.lock().unwrap().clone();
         self.answer("aggregate", own.into_iter().map(|d| d.letter).collect())
             .await
-    }
-    async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
-        self.answer("sagas", Vec::new()).await
     }
     async fn operations_page(&self, _: Option<&Cursor>, _: u32) -> StoreResult<Page<Operation>> {
         self.answer("operations_page", Page::default()).await
@@ -567,6 +598,7 @@ impl World {
         broker.queue_depth("inventory.orders.dlq", 0, 1);
         let stores: Vec<Arc<dyn Store>> = vec![orders.clone(), inventory.clone()];
         let ports = Ports {
+            alerts: None,
             context: Arc::new(context()),
             stores,
             broker: Some(broker.clone()),
@@ -634,5 +666,6 @@ fn context() -> Context {
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }

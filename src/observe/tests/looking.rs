@@ -18,6 +18,7 @@ pub(super) fn outbox_view() -> OutboxView {
         service: None,
         state: OutboxState::Pending,
         event_type: None,
+        event: None,
         payload: None,
         after: None,
         limit: 100,

@@ -73,6 +73,7 @@ async fn open(folder: &std::path::Path) -> Ports {
     };
     broker.declare(&topology).await.expect("declares");
     Ports {
+        alerts: None,
         context,
         stores,
         broker: Some(broker),
@@ -164,6 +165,7 @@ async fn a_pipeline_is_seen_with_one_of_its_databases_gone() {
         // P-06: the neighbour of a number above 2^53 is another number.
         let payload = Some(Filter::parse(filter).expect("a filter"));
         let view = OutboxView {
+            event: None,
             payload: payload.clone(),
             ..outbox_view()
         };

@@ -287,6 +287,14 @@ fn check_typed(plan: &Plan, confirmation: &Confirmation) -> Result<(), OperateEr
     {
         return Err(refused("word", format!("type the word to confirm: {word}")));
     }
+    if let Some(what) = &plan.confirm.told
+        && confirmation
+            .told
+            .as_deref()
+            .is_none_or(|told| told.trim().is_empty())
+    {
+        return Err(refused(what, format!("the {what} is missing")));
+    }
     Ok(())
 }
 

@@ -38,6 +38,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }
 
@@ -198,6 +199,7 @@ fn what_must_be_typed_is_compared_exactly() {
         count: Some(3),
         ticket_pattern: Some("OPS-##".to_owned()),
         word: Some("again".to_owned()),
+        told: None,
     };
     let plan = plan.sealed();
     let mut answer = because("x");

@@ -15,6 +15,55 @@
 //!
 //! Events are handled in lanes: one aggregate's in one lane, one after the other. A pass does not wait
 //! for a slow one; what it began goes on in the next pass.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use redrive::assembly::Services;
+//! use redrive::base::tasks::Tasks;
+//! use redrive::pipeline::consumer::{Handler, Outcome, Received, VersionPolicy};
+//! use redrive::pipeline::supervisor::Supervisor;
+//! use redrive::pipeline::{self, Handlers};
+//! use redrive::store::{BusinessTx, Value};
+//!
+//! struct Stock;
+//!
+//! const RESERVE: &str = "UPDATE orders SET state = 'reserved' WHERE order_no = ? AND state = 'new'";
+//!
+//! #[async_trait]
+//! impl Handler for Stock {
+//!     async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome {
+//!         let (Some("order.created"), Some(order)) = (event.event_type.as_deref(), &event.aggregate_id)
+//!         else {
+//!             return Outcome::Permanent {
+//!                 class: "unknown event".to_owned(),
+//!                 error: format!("no handler for {:?}", event.event_type),
+//!             };
+//!         };
+//!         // Everything goes through `tx`: it commits with the inbox row, or not at all.
+//!         match tx.execute(RESERVE, &[Value::Text(order.to_string())]).await {
+//!             Ok(rows) => Outcome::of_transition(rows),
+//!             Err(error) => error.into(),
+//!         }
+//!     }
+//!
+//!     fn policy(&self, _event: &Received) -> VersionPolicy {
+//!         VersionPolicy::increment()
+//!     }
+//! }
+//!
+//! /// Consumes until `tasks` is stopped; `services` is a context opened from its file.
+//! fn start(services: &Services, tasks: &Tasks) -> Result<(), String> {
+//!     let stock: Arc<dyn Handler> = Arc::new(Stock);
+//!     let handlers = Handlers::from([("inventory".into(), stock)]);
+//!     let workers = pipeline::build(&services.ports, &["consumer".to_owned()], &handlers)?;
+//!     drop(Supervisor::start(workers, tasks));
+//!     Ok(())
+//! }
+//! ```
 
 mod attempt;
 mod event;

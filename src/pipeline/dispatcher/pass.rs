@@ -16,7 +16,7 @@ use crate::config::{DispatcherSettings, Order, OutboxPart};
 use crate::model::ids::{ClaimToken, EventId};
 use crate::model::outbox::OutboxState;
 use crate::pipeline::Report;
-use crate::store::{ClaimRequest, FailedAttempt, OutboxStore, StoreResult};
+use crate::store::{ClaimRequest, FailedAttempt, OutboxStore, StoreError, StoreResult};
 
 /// Batches in hand: one claimed, one on the wire, one being settled.
 const LANES: usize = 3;
@@ -48,6 +48,9 @@ pub(super) struct Desk {
     pub(super) is_fenced: bool,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) crash_points: CrashPoints,
+    /// Confirmed rows whose mark the database did not answer. At most those of one pass: nothing is
+    /// claimed before they are marked.
+    pub(super) unmarked: Mutex<Vec<(ClaimToken, Vec<EventId>)>>,
 }
 
 impl Desk {
@@ -86,7 +89,12 @@ impl<'a> Pass<'a> {
 
     /// Runs until there is nothing more to claim, something went wrong, or it took long enough.
     pub(super) async fn run(self) -> Report {
-        futures::future::join_all((0..LANES).map(|_| self.lane())).await;
+        match self.mark_late().await {
+            Ok(()) => {
+                futures::future::join_all((0..LANES).map(|_| self.lane())).await;
+            }
+            Err(problem) => self.problem(format!("{problem}; nothing is claimed")),
+        }
         let mut report = self
             .report
             .into_inner()
@@ -94,6 +102,27 @@ impl<'a> Pass<'a> {
         report.is_idle =
             report.problem.is_none() && report.get("claimed") == 0 && report.get("held") == 0;
         report
+    }
+
+    /// What was confirmed while the database was away is marked before anything new is claimed: it need
+    /// not be sent again, if nobody has taken it over meanwhile.
+    async fn mark_late(&self) -> Result<(), String> {
+        let mut unmarked = std::mem::take(&mut *self.unmarked()).into_iter();
+        while let Some((token, sent)) = unmarked.next() {
+            match self.mark(&token, sent, true).await {
+                Ok(lost) => self.lost(lost),
+                Err(problem) => {
+                    self.unmarked().extend(unmarked);
+                    return Err(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unmarked(&self) -> std::sync::MutexGuard<'_, Vec<(ClaimToken, Vec<EventId>)>> {
+        let unmarked = self.desk.unmarked.lock();
+        unmarked.unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn lane(&self) {
@@ -215,7 +244,7 @@ impl<'a> Pass<'a> {
         } = sorted;
         let mut lost = 0;
         if !sent.is_empty() {
-            lost += self.mark(&token, &sent).await?;
+            lost += self.mark(&token, sent, false).await?;
         }
         if !failed.is_empty() {
             let named = len(failed.len());
@@ -243,50 +272,72 @@ impl<'a> Pass<'a> {
 
     /// Sets the sent mark; how many rows it did not find. What the database refuses for good is marked
     /// row by row, and a row it refuses is parked as failed: sending it again would not help (Q-20).
-    async fn mark(&self, token: &ClaimToken, sent: &[EventId]) -> Result<u64, String> {
+    /// `is_again`: an earlier pass tried, and it is not known whether that worked.
+    async fn mark(
+        &self,
+        token: &ClaimToken,
+        sent: Vec<EventId>,
+        is_again: bool,
+    ) -> Result<u64, String> {
         let named = len(sent.len());
-        match self.complete(token, sent).await {
+        match self.complete(token, &sent, is_again).await {
             Ok(done) => {
                 self.count("sent", done);
                 return Ok(named.saturating_sub(done));
             }
-            Err(error) if error.is_retryable() => {
-                return Err(format!(
-                    "it is not known whether {named} confirmed events were marked; those that were not will be \
-                     sent again: {error}"
-                ));
-            }
+            Err(error) if error.is_retryable() => return Err(self.not_marked(token, sent, &error)),
             Err(_) => {}
         }
         let mut lost = 0;
-        for event_id in sent {
-            let one = std::slice::from_ref(event_id);
-            match self.complete(token, one).await {
+        let mut left = sent.into_iter();
+        while let Some(event_id) = left.next() {
+            let one = std::slice::from_ref(&event_id);
+            let done = match self.complete(token, one, is_again).await {
                 Ok(done) => {
                     self.count("sent", done);
-                    lost += 1_u64.saturating_sub(done);
+                    done
                 }
-                Err(error) => {
-                    let parked = [FailedAttempt {
-                        event_id: event_id.clone(),
-                        error: format!("published, not recorded: {error}"),
-                        retry_after: None,
-                    }];
-                    let done = self.fail(token, &parked).await.map_err(|e| {
-                        format!(
-                            "{event_id} was published and can be neither marked nor parked: {e}"
-                        )
-                    })?;
-                    self.count("unrecorded", done);
-                    lost += 1_u64.saturating_sub(done);
-                    self.problem(format!(
-                        "{event_id} was published, but the database refuses its sent mark; it is parked \
-                         as failed: {error}"
-                    ));
+                Err(error) if error.is_retryable() => {
+                    let rest = std::iter::once(event_id).chain(left).collect();
+                    return Err(self.not_marked(token, rest, &error));
                 }
-            }
+                Err(error) => self.park(token, event_id, &error).await?,
+            };
+            lost += 1_u64.saturating_sub(done);
         }
         Ok(lost)
+    }
+
+    fn not_marked(&self, token: &ClaimToken, sent: Vec<EventId>, error: &StoreError) -> String {
+        let named = sent.len();
+        self.unmarked().push((token.clone(), sent));
+        format!(
+            "{named} confirmed events are not marked yet; they are sent again if their lease runs out \
+             first: {error}"
+        )
+    }
+
+    async fn park(
+        &self,
+        token: &ClaimToken,
+        event_id: EventId,
+        error: &StoreError,
+    ) -> Result<u64, String> {
+        self.problem(format!(
+            "{event_id} was published, but the database refuses its sent mark; it is parked as failed: \
+             {error}"
+        ));
+        let parked = [FailedAttempt {
+            event_id,
+            error: format!("published, not recorded: {error}"),
+            retry_after: None,
+        }];
+        let done = self
+            .fail(token, &parked)
+            .await
+            .map_err(|e| format!("what was published can be neither marked nor parked: {e}"))?;
+        self.count("unrecorded", done);
+        Ok(done)
     }
 
     /// Gives rows back untried; how many it did not find.
@@ -294,32 +345,39 @@ impl<'a> Pass<'a> {
         // Wherever they are by now: nothing was sent of them.
         let call = || self.desk.store.give_back(token, event_ids);
         let rows = self
-            .fenced(event_ids, &OutboxState::ALL, call)
+            .fenced(event_ids, &OutboxState::ALL, false, call)
             .await
             .map_err(|e| format!("the claim was not given back and waits for its lease: {e}"))?;
         self.count("given_back", rows);
         Ok(len(event_ids.len()).saturating_sub(rows))
     }
 
-    async fn complete(&self, token: &ClaimToken, sent: &[EventId]) -> StoreResult<u64> {
+    async fn complete(
+        &self,
+        token: &ClaimToken,
+        sent: &[EventId],
+        is_again: bool,
+    ) -> StoreResult<u64> {
         let call = || self.desk.store.complete(token, sent);
-        self.fenced(sent, &[OutboxState::Sent], call).await
+        self.fenced(sent, &[OutboxState::Sent], is_again, call)
+            .await
     }
 
     async fn fail(&self, token: &ClaimToken, failed: &[FailedAttempt]) -> StoreResult<u64> {
         let ids: Vec<EventId> = failed.iter().map(|f| f.event_id.clone()).collect();
         let done = [OutboxState::Pending, OutboxState::Failed, OutboxState::Sent];
         let call = || self.desk.store.fail_attempts(token, failed);
-        self.fenced(&ids, &done, call).await
+        self.fenced(&ids, &done, false, call).await
     }
 
     /// Rows that a fenced statement found. One that was sent again, because its answer was lost, finds
     /// nothing where the first did its work: then the rows themselves tell, and those that stand where
-    /// they should are not lost.
+    /// they should are not lost. `is_again`: it was sent before this call.
     async fn fenced<F>(
         &self,
         event_ids: &[EventId],
         wanted: &[OutboxState],
+        is_again: bool,
         call: impl FnMut() -> F,
     ) -> StoreResult<u64>
     where
@@ -327,7 +385,7 @@ impl<'a> Pass<'a> {
     {
         let (found, tries) = retrying(call).await?;
         let named = len(event_ids.len());
-        if tries == 1 || found >= named {
+        if (tries == 1 && !is_again) || found >= named {
             return Ok(found);
         }
         let (states, _) = retrying(|| self.desk.store.outbox_states(event_ids)).await?;

@@ -10,15 +10,18 @@ use async_trait::async_trait;
 use crate::base::deadline::within;
 use crate::mapping::OutboxLayout;
 use crate::model::count::Count;
-use crate::model::ids::{AggregateId, ConsumerName, EventId};
+use crate::model::ids::{AggregateId, ClaimToken, ConsumerName, EventId};
 use crate::model::inbox::{InboxInsert, InboxRow};
 use crate::model::outbox::NewEvent;
+use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
 use crate::model::waiting::{NewWaiting, Parked};
 use crate::store::{BusinessTx, Guarded, StoreError, StoreResult, Value};
 
 use super::db::{Db, Inbox};
 use super::exec::{Row, Session, limit, micros, text, text_or_null};
 use super::fault::{Fault, SqlResult};
+use super::saga::statements as saga_statements;
+use super::saga_move;
 use super::statement::OutboxStatements;
 use super::waiting;
 
@@ -133,6 +136,35 @@ impl BusinessTx for SqlBusinessTx {
             let statements =
                 outbox.ok_or_else(|| Fault::unsupported("has no outbox in the configuration"))?;
             insert_event(session, layout, statements, event).await
+        })
+        .await
+    }
+
+    async fn saga_start(&mut self, saga: &NewSaga) -> StoreResult<bool> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "start saga", db.timeout, async {
+            saga_move::start(session, saga_statements(db)?, saga).await
+        })
+        .await
+    }
+
+    async fn saga(&mut self, of: &SagaRef) -> StoreResult<Option<Work>> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "lock saga", db.timeout, async {
+            saga_move::lock(session, saga_statements(db)?, of).await
+        })
+        .await
+    }
+
+    async fn saga_move(
+        &mut self,
+        before: &Saga,
+        after: &Saga,
+        token: Option<&ClaimToken>,
+    ) -> StoreResult<Guarded> {
+        let (db, session) = (&self.db, &mut self.session);
+        limited(&db.service, "move saga", db.timeout, async {
+            saga_move::write(session, saga_statements(db)?, (before, after), token).await
         })
         .await
     }

@@ -138,6 +138,18 @@ impl Fault {
         matches!(self, Self::Sql(error) if kind_of(error) == Kind::Duplicate)
     }
 
+    /// True when a migration asks for a column or index that is there already.
+    pub fn is_there_already(&self) -> bool {
+        let Self::Sql(sqlx::Error::Database(database)) = self else {
+            return false;
+        };
+        match database.try_downcast_ref::<MySqlDatabaseError>() {
+            // Duplicate column name, duplicate key name.
+            Some(mysql) => matches!(mysql.number(), 1060 | 1061),
+            None => database.message().starts_with("duplicate column name"),
+        }
+    }
+
     /// True when a table or column is not there.
     pub fn is_missing_table(&self) -> bool {
         matches!(self, Self::Sql(error) if kind_of(error) == Kind::Mapping)

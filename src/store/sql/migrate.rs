@@ -44,6 +44,7 @@ const JOURNAL: File = file!("0005_journal.sql", "operations");
 const SCANS: File = file!("0006_scans.sql", "scans");
 const WAITING: File = file!("0007_waiting.sql", "waiting_events");
 const ARCHIVE: File = file!("0008_inbox_archive.sql", "consumer_inbox_archive");
+const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
 
@@ -75,6 +76,7 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
     }
     if let Some((table, _)) = &db.sagas {
         files.push((&SAGAS, Some(table.clone())));
+        files.push((&SAGA_COORDINATOR, Some(table.clone())));
     }
     if db.journal.is_some() {
         files.push((&JOURNAL, None));
@@ -109,7 +111,12 @@ pub async fn migrate(db: &Db, apply: bool) -> SqlResult<Vec<MigrationStep>> {
         // MySQL commits after each DDL: every statement is idempotent instead, and a file that stopped
         // half way is run again from its start.
         for statement in statements(&step.sql) {
-            session.control(statement).await?;
+            match session.control(statement).await {
+                Ok(()) => {}
+                // Adding a column knows no IF NOT EXISTS on MySQL and SQLite.
+                Err(fault) if fault.is_there_already() => {}
+                Err(fault) => return Err(fault),
+            }
         }
         match session.execute(&remember, &[text(&step.name)]).await {
             Ok(_) => {}
@@ -214,6 +221,7 @@ fn names() -> Vec<&'static str> {
         SCANS,
         WAITING,
         ARCHIVE,
+        SAGA_COORDINATOR,
         COMPACT_OUTBOX,
         COMPACT_INBOX,
     ]

@@ -24,6 +24,7 @@ mod migrate;
 mod operation;
 mod outbox;
 mod saga;
+mod saga_move;
 mod sequence;
 mod session;
 mod statement;
@@ -53,7 +54,6 @@ use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::Saga;
 
 use super::{
     Begun, BusinessTx, CheckLevel, CheckLine, Guarded, ItemStep, MigrationStep, NewOperation,
@@ -263,10 +263,6 @@ impl Store for SqlStore {
             [aggregate_id],
             []
         )
-    }
-
-    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>> {
-        call!(self, "sagas", saga::list, [], [limit])
     }
 
     async fn operations_page(

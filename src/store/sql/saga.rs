@@ -1,77 +1,187 @@
-//! Looking at sagas.
+//! The sagas' side of the port, and looking at them. Moving them is in `saga_move`.
 
-use crate::model::ids::{EventId, SagaId};
-use crate::model::saga::{Saga, SagaStep, StepState};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::model::audit::AuditRecord;
+use crate::model::ids::{ClaimToken, EventId, SagaId};
+use crate::model::saga::{Saga, SagaClaim, SagaState, SagaStep, StepState};
+use crate::store::{
+    Begun, Guarded, NewOperation, SagaAction, SagaClaimRequest, SagaStore, StoreResult, Value,
+};
 
 use super::claim::bind_ids;
 use super::db::Db;
-use super::exec::{Row, limit, text};
+use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
-use super::statement::IDS_MAX;
+use super::statement::{IDS_MAX, SagaStatements};
+use super::{SqlStore, call, saga_move};
+
+#[async_trait]
+impl SagaStore for SqlStore {
+    async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>> {
+        call!(self, "sagas", list, [], [limit])
+    }
+
+    async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>> {
+        call!(self, "saga", one, [id], [])
+    }
+
+    async fn sagas_by_prefix(&self, prefix: &str) -> StoreResult<Vec<Saga>> {
+        call!(self, "sagas by prefix", by_prefix, [prefix], [])
+    }
+
+    async fn claim_sagas(&self, request: &SagaClaimRequest) -> StoreResult<SagaClaim> {
+        call!(self, "claim sagas", saga_move::claim, [request], [])
+    }
+
+    async fn postpone_saga(
+        &self,
+        token: &ClaimToken,
+        id: &SagaId,
+        error: &str,
+        pause: Duration,
+    ) -> StoreResult<Guarded> {
+        call!(
+            self,
+            "postpone saga",
+            saga_move::postpone,
+            [token, id, error],
+            [pause]
+        )
+    }
+
+    async fn act_on_saga(
+        &self,
+        operation: &NewOperation,
+        action: &SagaAction,
+        audit: &AuditRecord,
+    ) -> StoreResult<Begun> {
+        call!(
+            self,
+            "act on saga",
+            saga_move::act_on,
+            [operation, action, audit],
+            []
+        )
+    }
+}
+
+/// The statements, where a service has sagas.
+pub fn statements(db: &Db) -> SqlResult<&SagaStatements> {
+    db.sagas
+        .as_ref()
+        .map(|(_, statements)| statements)
+        .ok_or_else(|| Fault::unsupported("has no sagas in the configuration"))
+}
 
 /// Sagas an operator has to look at, then the unfinished ones, stalest first, then some finished ones
 /// while there is room.
 pub async fn list(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
-    let statements = db
-        .sagas
-        .as_ref()
-        .map(|(_, statements)| statements)
-        .ok_or_else(|| Fault::unsupported("has no sagas in the configuration"))?;
+    let statements = statements(db)?;
     let mut session = db.read().await?;
     let wanted = (rows_max.max(1) as usize).min(IDS_MAX);
-    let mut sagas = Vec::new();
-    for row in session
-        .fetch(&statements.attention, &[limit(wanted as u64)])
-        .await?
-    {
-        sagas.push(saga_of(&row)?);
-    }
-    if sagas.len() < wanted {
-        let left = limit((wanted - sagas.len()) as u64);
-        for row in session
-            .fetch(&statements.stalest, &[limit(db.count_cap), left])
-            .await?
-        {
+    let mut sagas: Vec<Saga> = Vec::new();
+    let cap = limit(db.count_cap);
+    let lists: [(&str, Vec<Value>); 5] = [
+        (&statements.failed, vec![]),
+        (&statements.attention, vec![]),
+        (&statements.stalest, vec![cap]),
+        (
+            &statements.finished,
+            vec![text(SagaState::Compensated.word())],
+        ),
+        (
+            &statements.finished,
+            vec![text(SagaState::Completed.word())],
+        ),
+    ];
+    for (statement, mut values) in lists {
+        let left = wanted.saturating_sub(sagas.len());
+        if left == 0 {
+            break;
+        }
+        values.push(limit(left as u64));
+        for row in session.fetch(statement, &values).await? {
             sagas.push(saga_of(&row)?);
         }
     }
-    for state in ["compensated", "completed", "cancelled"] {
-        if sagas.len() < wanted {
-            let left = limit((wanted - sagas.len()) as u64);
-            for row in session
-                .fetch(&statements.finished, &[text(state), left])
-                .await?
-            {
-                sagas.push(saga_of(&row)?);
-            }
-        }
-    }
-    if sagas.is_empty() {
-        return Ok(sagas);
-    }
-    let ids: Vec<String> = sagas.iter().map(|saga| saga.saga_id.to_string()).collect();
-    let mut values = Vec::new();
-    let statement = bind_ids(&statements.steps, &ids, &mut values);
-    for row in session.fetch(&statement, &values).await? {
-        let (of, step) = (row.text(0)?, step_of(&row)?);
-        if let Some(saga) = sagas.iter_mut().find(|saga| saga.saga_id.as_str() == of) {
-            saga.steps.push(step);
-        }
-    }
+    add_steps(&mut session, statements, &mut sagas).await?;
     Ok(sagas)
 }
 
-fn saga_of(row: &Row) -> SqlResult<Saga> {
+/// Sagas whose id starts so, at most 20, with their steps.
+pub async fn by_prefix(db: &Db, prefix: &str) -> SqlResult<Vec<Saga>> {
+    let statements = statements(db)?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if prefix.len() < 4 || !prefix.chars().all(is_plain) {
+        return Ok(Vec::new());
+    }
+    let mut session = db.read().await?;
+    let mut sagas = session
+        .fetch(&statements.by_prefix, &[text(format!("{prefix}%"))])
+        .await?
+        .iter()
+        .map(saga_of)
+        .collect::<SqlResult<Vec<_>>>()?;
+    add_steps(&mut session, statements, &mut sagas).await?;
+    Ok(sagas)
+}
+
+/// One saga with its steps.
+pub async fn one(db: &Db, id: &SagaId) -> SqlResult<Option<Saga>> {
+    let statements = statements(db)?;
+    let mut session = db.read().await?;
+    let row = session
+        .fetch_optional(&statements.one, &[text(id.as_str())])
+        .await?;
+    let mut sagas = row.iter().map(saga_of).collect::<SqlResult<Vec<_>>>()?;
+    add_steps(&mut session, statements, &mut sagas).await?;
+    Ok(sagas.pop())
+}
+
+/// Fills in the steps.
+pub async fn add_steps(
+    session: &mut Session,
+    statements: &SagaStatements,
+    sagas: &mut [Saga],
+) -> SqlResult<()> {
+    for chunk in sagas.chunks_mut(IDS_MAX) {
+        let ids: Vec<String> = chunk.iter().map(|saga| saga.saga_id.to_string()).collect();
+        let mut values = Vec::new();
+        let statement = bind_ids(&statements.steps, &ids, &mut values);
+        for row in session.fetch(&statement, &values).await? {
+            let (of, step) = (row.text(0)?, step_of(&row)?);
+            if let Some(saga) = chunk.iter_mut().find(|saga| saga.saga_id.as_str() == of) {
+                saga.steps.push(step);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A saga without its steps.
+pub fn saga_of(row: &Row) -> SqlResult<Saga> {
     let read = || -> SqlResult<Saga> {
         Ok(Saga {
             saga_id: SagaId::new(row.text(0)?),
             saga_type: row.text(1)?,
             business_key: row.text(2)?,
-            state: row.text(3)?,
+            state: SagaState::from_word(&row.text(3)?),
             version: row.int(4)?,
             deadline_at: row.time_or_null(5)?,
             updated_at: row.time(6)?,
             created_at: row.time(7)?,
+            expires_at: row.time_or_null(8)?,
+            due_at: row.time_or_null(9)?,
+            failures: row.int(10)?,
+            last_error: row.text_or_null(11)?,
+            leased_by: row.text_or_null(12)?,
+            lease_until: row.time_or_null(13)?,
+            attention: row.text_or_null(14)?,
+            owner: row.text_or_null(15)?,
+            evidence: row.text_or_null(16)?,
             steps: Vec::new(),
         })
     };
@@ -95,6 +205,9 @@ fn step_of(row: &Row) -> SqlResult<SagaStep> {
             forward_key: row.text_or_null(8)?,
             compensation_key: row.text_or_null(9)?,
             event_id: row.text_or_null(10)?.map(EventId::new),
+            queries: row.int(11)?,
+            conflict: row.text_or_null(12)?,
+            updated_at: row.time(13)?,
         })
     };
     read().map_err(|fault| fault.in_table("saga_steps"))

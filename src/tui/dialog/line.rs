@@ -107,6 +107,31 @@ const COMMANDS: &[(&str, Command, &str)] = &[
         "set the owner of the dead letter",
     ),
     (
+        "retry",
+        Command::Key(Action::SagaRetry),
+        "send the step of the saga under the cursor again",
+    ),
+    (
+        "query",
+        Command::Key(Action::SagaQuery),
+        "ask what became of the saga's step",
+    ),
+    (
+        "compensate",
+        Command::Key(Action::SagaCompensate),
+        "turn the saga under the cursor round",
+    ),
+    (
+        "handled",
+        Command::Key(Action::SagaHandled),
+        "say that a person saw to the saga's step",
+    ),
+    (
+        "take",
+        Command::Key(Action::SagaAssign),
+        "say who looks after the saga under the cursor",
+    ),
+    (
         "note",
         Command::Key(Action::Note),
         "write a note on the dead letter",

@@ -101,6 +101,7 @@ fn outbox_view(state: OutboxState) -> OutboxView {
         service: Some("shop".to_owned()),
         state,
         event_type: None,
+        event: None,
         payload: None,
         after: None,
         limit: PAGE_ROWS,

@@ -5,11 +5,12 @@ mod archive;
 mod compact;
 mod dead_letters;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod gate;
 mod inbox;
 mod journal;
 mod outbox;
+mod sagas;
 mod sequence;
 mod sessions;
 mod waiting;
@@ -86,12 +87,14 @@ cases! {
     outbox::big_batches_are_completed_whole,
     faults::q_02_a_deadlock_is_repeated_and_nothing_else_is,
     faults::q_02_a_mark_that_meets_locks_is_repeated_and_nothing_is_sent_twice,
+    faults::q_20_what_could_not_be_marked_in_time_is_marked_later_and_not_sent_again,
     faults::q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself,
     faults::q_21_a_clean_up_in_batches_does_not_lock_the_relay_out,
     faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
+    inbox::q_20_a_text_no_column_takes_is_the_events_own_fault,
     waiting::a_sequence_moves_on_under_its_lock,
     waiting::two_that_begin_a_sequence_do_not_both_win,
     waiting::an_event_waits_whole_and_once,
@@ -136,6 +139,13 @@ cases! {
     sessions::check_finds_what_is_missing,
     sessions::q_15_dropped_calls_leave_no_transaction_open,
     sessions::sagas_that_need_attention_come_first,
+    sagas::a_saga_starts_once_and_reads_back,
+    sagas::a_move_is_guarded_by_its_version_and_writes_what_changed,
+    sagas::a_claim_takes_the_longest_due_and_its_token_fences,
+    sagas::s_04_a_saga_put_off_is_listed_and_holds_up_no_other,
+    sagas::a_claim_whose_lease_is_over_is_due_again,
+    sagas::a_person_s_action_is_one_audited_transaction,
+    sagas::two_movers_of_one_saga_wait_for_each_other,
     sessions::a_missing_table_is_named,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }

@@ -68,10 +68,14 @@ impl OutboxStore for LosesAnswers {
     }
 }
 
-fn losing(mut dispatcher: Dispatcher, bench: &Bench) -> Dispatcher {
+fn losing(dispatcher: Dispatcher, bench: &Bench) -> Dispatcher {
+    losing_some(1, dispatcher, bench)
+}
+
+fn losing_some(lost: u32, mut dispatcher: Dispatcher, bench: &Bench) -> Dispatcher {
     dispatcher.desk.store = Arc::new(LosesAnswers {
         inner: bench.store("orders"),
-        lost: AtomicU32::new(1),
+        lost: AtomicU32::new(lost),
     });
     dispatcher
 }
@@ -88,6 +92,21 @@ async fn a_sent_mark_whose_answer_was_lost_is_no_lost_fence() {
         "{report:?}"
     );
     assert_eq!(report.problem, None);
+}
+
+/// All tries of a pass lose their answer; the next one marks late, and finds it done.
+#[tokio::test]
+async fn a_late_mark_that_had_worked_before_is_no_lost_fence() {
+    let bench = Bench::new().await;
+    append_all(&bench, &[of("1", 1), of("2", 1)]).await;
+    let mut dispatcher = losing_some(3, dispatcher(&bench, settings()), &bench);
+    let report = dispatcher.run_once().await;
+    assert_eq!((report.get("confirmed"), report.get("sent")), (2, 0));
+    assert!(report.problem.expect("told").contains("not marked yet"));
+    let report = dispatcher.run_once().await;
+    assert_eq!((report.get("sent"), report.get("lost_fence")), (2, 0));
+    assert_eq!(report.problem, None);
+    assert_eq!(bench.ready("inventory.orders").await, 2, "each once");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Statements on inboxes (mapped), dead letters and sagas (our own columns).
+//! Statements on inboxes (mapped) and dead letters (our own columns).
 
 use crate::mapping::{Identifier, InboxLayout};
 
@@ -246,36 +246,6 @@ impl InboxStatements {
                     .map(|c| format!("{c} = ? AND "))
                     .unwrap_or_default(),
             );
-        Self::render(&slots)
-    }
-}
-
-super::statements! {
-    /// Statements on sagas. (state, updated_at) and the steps' primary key.
-    SagaStatements {
-        /// Sagas an operator has to look at, longest waiting first. Binds limit.
-        attention: "SELECT saga_id, saga_type, business_key, state, version, {us(deadline_at)}, {us(updated_at)},
-  {us(created_at)} FROM {sagas} WHERE state = 'compensation_failed' ORDER BY updated_at, saga_id LIMIT ?",
-        /// Unfinished sagas, stalest first, out of at most the cap. Binds cap, limit.
-        stalest: "SELECT saga_id, saga_type, business_key, state, version, {us(deadline_at)}, {us(updated_at)},
-  {us(created_at)} FROM (SELECT saga_id AS k, updated_at AS u FROM {sagas}
-  WHERE state NOT IN ('compensation_failed', 'completed', 'compensated', 'cancelled') LIMIT ?) x
-JOIN {sagas} ON saga_id = k ORDER BY u, k LIMIT ?",
-        /// Finished sagas, latest first. Binds state, limit.
-        finished: "SELECT saga_id, saga_type, business_key, state, version, {us(deadline_at)}, {us(updated_at)},
-  {us(created_at)} FROM {sagas} WHERE state = ? ORDER BY updated_at DESC, saga_id DESC LIMIT ?",
-        /// Steps of some sagas by number. Primary key. Binds ids.
-        steps: "SELECT saga_id, step_no, name, forward_state, compensation_state, attempts, {us(timeout_at)},
-  last_error, forward_key, compensation_key, event_id FROM saga_steps WHERE saga_id IN ({ids})
-ORDER BY saga_id, step_no",
-    }
-}
-
-impl SagaStatements {
-    /// Renders for a table.
-    pub fn of_table(base: &Slots, table: &Identifier) -> Result<Self, UnknownSlot> {
-        let mut slots = base.clone();
-        slots.set("sagas", table.quoted());
         Self::render(&slots)
     }
 }

@@ -12,12 +12,14 @@ mod journal;
 mod letters;
 mod outbox;
 mod parts;
+mod saga;
 mod waiting;
 
 pub use archive::ArchiveStatements;
 pub use journal::JournalStatements;
-pub use letters::{InboxStatements, LetterStatements, SagaStatements};
+pub use letters::{InboxStatements, LetterStatements};
 pub use outbox::OutboxStatements;
+pub use saga::SagaStatements;
 pub use waiting::WaitingStatements;
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use crate::base::clock::Timestamp;
 use crate::model::operation::{Operation, Verb};
 use crate::operate::plan::{
-    Applied, Confirmation, Level, OperateError, Plan, PreflightLine, Request,
+    Applied, Confirmation, Level, OperateError, Plan, PreflightLine, Request, SagaWish,
 };
 use crate::tui::event::Job;
 use crate::tui::keymap::Action;
@@ -43,6 +43,8 @@ pub enum Asked {
     Count,
     /// An extra word.
     Word,
+    /// The evidence or owner.
+    Told,
 }
 
 /// Where the dialog stands.
@@ -133,11 +135,12 @@ impl PlanDialog {
 
     /// The verb asked for.
     pub const fn verb(&self) -> Verb {
-        match self.request {
+        match &self.request {
             Request::Replay { .. } => Verb::Replay,
             Request::Repair { .. } => Verb::Repair,
             Request::Release { .. } => Verb::Release,
             Request::Discard { .. } => Verb::Discard,
+            Request::Saga { wish, .. } => wish.verb(),
         }
     }
 
@@ -167,7 +170,11 @@ impl PlanDialog {
         match result {
             Ok(plan) => {
                 let rules = &plan.confirm;
-                let mut asked = vec![Asked::Reason];
+                let mut asked = Vec::new();
+                if rules.told.is_some() {
+                    asked.push(Asked::Told);
+                }
+                asked.push(Asked::Reason);
                 if rules.ticket_pattern.is_some() {
                     asked.push(Asked::Ticket);
                 }
@@ -299,6 +306,7 @@ impl PlanDialog {
                 .value(Asked::Count)
                 .and_then(|text| text.replace(' ', "").parse().ok()),
             word: self.value(Asked::Word),
+            told: self.value(Asked::Told),
         }
     }
 
@@ -335,6 +343,9 @@ impl PlanDialog {
                         .map(|count| format!("type {count}, the number of events")),
                     Asked::Word => (given.word != rules.word)
                         .then(|| format!("type the word {}", rules.word.as_deref().unwrap_or("?"))),
+                    Asked::Told => field.is_blank().then(|| {
+                        format!("the {} is needed", rules.told.as_deref().unwrap_or("text"))
+                    }),
                 }?;
                 Some((problem, index + 1))
             })
@@ -407,6 +418,11 @@ impl PlanDialog {
                 }
                 _ => {}
             },
+            Action::NotDone if is_ready => {
+                if let Some(request) = self.other_outcome() {
+                    return PlanStep::Replan(request);
+                }
+            }
             Action::Override if is_ready => {
                 let lines = self.overridable();
                 if lines.is_empty() {
@@ -418,6 +434,27 @@ impl PlanDialog {
             _ => {}
         }
         PlanStep::Stay
+    }
+
+    /// The same about a saga with the other outcome: a person made sure that it is not done.
+    fn other_outcome(&self) -> Option<Request> {
+        match &self.request {
+            Request::Saga {
+                service,
+                saga_id,
+                step,
+                wish: SagaWish::Handled { is_done, evidence },
+            } => Some(Request::Saga {
+                service: service.clone(),
+                saga_id: saga_id.clone(),
+                step: *step,
+                wish: SagaWish::Handled {
+                    is_done: !is_done,
+                    evidence: evidence.clone(),
+                },
+            }),
+            _ => None,
+        }
     }
 
     /// Refusals that may be ignored when told in words.
@@ -463,6 +500,7 @@ impl PlanDialog {
                     )
             }
             Action::Override => !self.overridable().is_empty(),
+            Action::NotDone => is_ready && self.other_outcome().is_some(),
             _ => true,
         }
     }

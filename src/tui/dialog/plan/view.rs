@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::text::{LABEL, lines};
 use super::{Asked, PlanDialog, Stage};
-use crate::operate::plan::Request;
+use crate::operate::plan::{Request, SagaWish};
 use crate::tui::dialog::form;
 use crate::tui::pane::browser;
 use crate::tui::theme::Role;
@@ -85,6 +85,13 @@ fn title(dialog: &PlanDialog) -> String {
         Request::Replay { .. } => "Replay",
         Request::Repair { .. } => "Repair",
         Request::Release { .. } => "Release lease",
+        Request::Saga { wish, .. } => match wish {
+            SagaWish::Retry => "Retry step of saga",
+            SagaWish::Query => "Query step of saga",
+            SagaWish::Compensate => "Compensate saga",
+            SagaWish::Handled { .. } => "Mark as handled: saga",
+            SagaWish::Assign { .. } => "Assign saga",
+        },
     };
     let subject = match &dialog.stage {
         Stage::Ready(plan)
@@ -96,6 +103,9 @@ fn title(dialog: &PlanDialog) -> String {
             .map_or_else(String::new, |id| format!(" {id}")),
         Stage::Planning | Stage::NoPlan(_) => String::new(),
     };
+    if let Request::Saga { saga_id, .. } = &dialog.request {
+        return format!("{verb} {saga_id}");
+    }
     format!("{verb}{subject}")
 }
 
@@ -125,7 +135,7 @@ pub fn draw(dialog: &PlanDialog, screen: Rect, buf: &mut Buffer, world: &World) 
                 form::draw_field(
                     buf,
                     rect,
-                    field_label(*asked),
+                    field_label(dialog, *asked),
                     field,
                     dialog.focus == index + 1,
                     world,
@@ -191,8 +201,15 @@ fn draw_hint(buf: &mut Buffer, rect: Rect, hint: &str, world: &World) {
     }
 }
 
-const fn field_label(asked: Asked) -> &'static str {
+const fn field_label(dialog: &PlanDialog, asked: Asked) -> &'static str {
     match asked {
+        Asked::Told => match &dialog.request {
+            Request::Saga {
+                wish: SagaWish::Assign { .. },
+                ..
+            } => "owner",
+            _ => "evidence",
+        },
         Asked::Reason => "reason",
         Asked::Ticket => "ticket",
         Asked::ContextName => "context name",
@@ -206,6 +223,10 @@ fn field_hint(dialog: &PlanDialog, asked: Asked) -> String {
         return String::new();
     };
     match asked {
+        Asked::Told if plan.confirm.told.as_deref() == Some("owner") => {
+            "Tab, then who; - for nobody".to_owned()
+        }
+        Asked::Told => "Tab, then what shows it".to_owned(),
         Asked::Reason => "Tab, then why".to_owned(),
         Asked::Ticket => format!(
             "like {}",
@@ -233,7 +254,7 @@ fn draw_buttons(dialog: &PlanDialog, area: Rect, buf: &mut Buffer, world: &World
                 Request::Discard {
                     is_resolved: true, ..
                 } => "resolve",
-                _ => plan.verb.word(),
+                _ => plan.verb.command(),
             };
             line.push(Span::new(format!(" {verb}"), Role::Text));
         } else {
@@ -243,6 +264,7 @@ fn draw_buttons(dialog: &PlanDialog, area: Rect, buf: &mut Buffer, world: &World
             (crate::tui::keymap::Action::ThroughExchange, "e", "exchange"),
             (crate::tui::keymap::Action::Resolve, "v", "resolve"),
             (crate::tui::keymap::Action::Override, "o", "override"),
+            (crate::tui::keymap::Action::NotDone, "n", "not done"),
         ] {
             if dialog.allows(action) {
                 let word = match (&dialog.request, action) {
@@ -253,6 +275,13 @@ fn draw_buttons(dialog: &PlanDialog, area: Rect, buf: &mut Buffer, world: &World
                         },
                         crate::tui::keymap::Action::ThroughExchange,
                     ) => "queue",
+                    (
+                        Request::Saga {
+                            wish: SagaWish::Handled { is_done: false, .. },
+                            ..
+                        },
+                        crate::tui::keymap::Action::NotDone,
+                    ) => "done",
                     _ => word,
                 };
                 line.push(Span::new(format!("   {key}"), Role::Key));

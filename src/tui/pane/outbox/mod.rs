@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::browser::{Browser, Frame};
 use super::{Ask, Pane, PaneId, PaneSpec};
 use crate::model::filter::{Filter, FilterKind, InService};
+use crate::model::ids::EventId;
 use crate::model::outbox::{OutboxRow, OutboxState};
 use crate::model::page::Cursor;
 use crate::observe::Views;
@@ -39,6 +40,8 @@ pub struct Outbox {
     /// How many pages lie before it.
     page: usize,
     rows: Vec<(usize, usize)>,
+    /// Only this event, whatever its state, until the filter changes.
+    event: Option<EventId>,
 }
 
 impl Default for Outbox {
@@ -50,6 +53,7 @@ impl Default for Outbox {
             after: None,
             page: 0,
             rows: Vec::new(),
+            event: None,
         }
     }
 }
@@ -190,6 +194,11 @@ impl Pane for Outbox {
                     .service
                     .as_ref()
                     .is_some_and(|name| *name != part.service);
+                let is_pointed_at = self.event.is_some()
+                    && facts.page.rows.first().map(|row| &row.event_id) == self.event.as_ref();
+                if is_pointed_at {
+                    self.state = facts.state;
+                }
                 if is_other || facts.state != self.state {
                     continue;
                 }
@@ -234,6 +243,9 @@ impl Pane for Outbox {
             Action::Replay => self.replay(world),
             action => {
                 if self.browser.act(action) && action == Action::Back {
+                    if self.browser.filter_text.is_empty() {
+                        self.event = None;
+                    }
                     self.sync(world);
                 }
                 Vec::new()
@@ -276,6 +288,7 @@ impl Pane for Outbox {
         views.outbox.service.clone_from(&self.service);
         views.outbox.state = self.state;
         views.outbox.after.clone_from(&self.after);
+        views.outbox.event.clone_from(&self.event);
         views.outbox.event_type = self.browser.filter.pushdown().event_type;
         views.outbox.payload = self.browser.filter.payload_terms();
     }
@@ -307,6 +320,7 @@ impl Pane for Outbox {
     }
 
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World) {
+        self.event = None;
         self.browser.set_filter(text, filter);
         self.sync(world);
     }
@@ -332,6 +346,16 @@ impl Pane for Outbox {
             if state != self.state {
                 self.state = state;
                 self.turn();
+            }
+        } else if let Some(event) = id.strip_prefix("event:") {
+            let text = format!("id:{event}");
+            if let Ok(filter) = Filter::parse_for(FilterKind::Outbox, &text) {
+                self.service = None;
+                self.after = None;
+                self.page = 0;
+                self.turn();
+                self.browser.set_filter(&text, filter);
+                self.event = Some(EventId::new(event));
             }
         } else {
             self.browser.select(id);

@@ -1,17 +1,22 @@
-//! Sagas: failed compensations on top, then the overdue, then the stalest; steps as a track.
+//! Sagas: failed compensations on top, then what else a person has to see, then the overdue, then the
+//! stalest; steps as a track with both directions.
 
-use super::browser::{Facts, not_configured, short_id};
+#[cfg(test)]
+mod tests;
+mod view;
+
+use super::browser::{not_configured, short_id};
 use super::listing::{ListPane, Listing, Place};
 use super::{Ask, PaneId, PaneSpec};
-use crate::base::clock::Timestamp;
-use crate::base::human;
 use crate::model::filter::FilterKind;
-use crate::model::saga::{Saga, SagaStep, StepState};
+use crate::model::saga::{Saga, SagaState, StepState};
+use crate::operate::plan::{Request, SagaWish};
 use crate::tui::keymap::{Action, Scope};
 use crate::tui::theme::Role;
 use crate::tui::widget::paint::{Line, Span};
 use crate::tui::widget::table::Column;
 use crate::tui::world::World;
+use view::{blocking, is_overdue, next_timer, now_at, state_role, timer, track};
 
 /// Registration.
 pub const SPEC: PaneSpec = PaneSpec {
@@ -29,81 +34,6 @@ pub const SPEC: PaneSpec = PaneSpec {
 #[derive(Default)]
 pub struct Sagas;
 
-fn is_overdue(saga: &Saga, now: Timestamp) -> bool {
-    !saga.is_finished() && saga.deadline_at.is_some_and(|deadline| deadline < now)
-}
-
-/// The next timer: the earliest timeout of a step that waits.
-fn next_timer(saga: &Saga) -> Option<Timestamp> {
-    saga.steps
-        .iter()
-        .filter(|step| {
-            matches!(step.forward, StepState::InFlight | StepState::Unknown)
-                || matches!(step.compensation, StepState::InFlight | StepState::Unknown)
-        })
-        .filter_map(|step| step.timeout_at)
-        .min()
-}
-
-const fn glyph(state: StepState) -> (&'static str, Role) {
-    match state {
-        StepState::Pending => ("○", Role::Dim),
-        StepState::InFlight => ("▶", Role::Warn),
-        StepState::Succeeded => ("✓", Role::Good),
-        StepState::Failed => ("✖", Role::Bad),
-        StepState::Unknown => ("?", Role::Unknown),
-        StepState::Skipped => ("–", Role::Dim),
-    }
-}
-
-/// `✓ ✓ ✖ ○`, and the compensating side when it has begun: `✓ ✓ ✖ ○ ◀ ✓ ✖ –`.
-fn track(saga: &Saga) -> String {
-    let forward: Vec<&str> = saga
-        .steps
-        .iter()
-        .map(|step| glyph(step.forward).0)
-        .collect();
-    let has_compensation = saga
-        .steps
-        .iter()
-        .any(|step| !matches!(step.compensation, StepState::Pending | StepState::Skipped));
-    if has_compensation {
-        let back: Vec<&str> = saga
-            .steps
-            .iter()
-            .map(|step| glyph(step.compensation).0)
-            .collect();
-        format!("{} ◀ {}", forward.join(" "), back.join(" "))
-    } else {
-        forward.join(" ")
-    }
-}
-
-/// The step that is being worked on or failed.
-fn current(saga: &Saga) -> Option<&SagaStep> {
-    saga.steps
-        .iter()
-        .find(|step| {
-            matches!(
-                step.compensation,
-                StepState::Failed | StepState::InFlight | StepState::Unknown
-            )
-        })
-        .or_else(|| {
-            saga.steps.iter().find(|step| {
-                matches!(
-                    step.forward,
-                    StepState::Failed | StepState::InFlight | StepState::Unknown
-                )
-            })
-        })
-        .or_else(|| {
-            saga.steps
-                .iter()
-                .find(|step| step.forward == StepState::Pending)
-        })
-}
-
 impl Listing for Sagas {
     type Row = Saga;
     const FEED: &'static str = "sagas";
@@ -112,15 +42,16 @@ impl Listing for Sagas {
     const NOTHING: &'static str = "no sagas";
     const KIND: FilterKind = FilterKind::Sagas;
     const COLUMNS: &'static [Column] = &[
-        Column::text("saga", 13, 13, 0, 2),
-        Column::text("type", 8, 10, 0, 3),
+        Column::text("saga", 13, 13, 0, 3),
+        Column::text("type", 8, 10, 0, 4),
         Column::text("key", 8, 12, 1, 0),
         Column::text("state", 19, 19, 0, 0),
-        Column::text("steps", 11, 13, 2, 0),
-        Column::text("now at", 12, 14, 2, 2),
+        Column::text("steps", 13, 13, 2, 0),
+        Column::text("now at", 13, 16, 2, 2),
         Column::number("idle", 7, 0),
-        Column::number("deadline", 12, 1),
-        Column::number("timer", 8, 4),
+        Column::number("deadline", 10, 1),
+        Column::number("timer", 9, 5),
+        Column::text("owner", 6, 8, 0, 6),
     ];
 
     fn parts(world: &World) -> Vec<(&str, &[Saga])> {
@@ -148,6 +79,7 @@ impl Listing for Sagas {
     fn sort(rows: &mut [(&str, &Saga, Place)], world: &World) {
         rows.sort_by_key(|(_, saga, _)| {
             (
+                saga.state != SagaState::CompensationFailed,
                 !saga.needs_attention(),
                 saga.is_finished(),
                 !is_overdue(saga, world.now),
@@ -163,16 +95,24 @@ impl Listing for Sagas {
         {
             return Line::new();
         }
-        let all = || parts.iter().flat_map(|(_, sagas)| sagas.iter());
-        let failed = all().filter(|saga| saga.needs_attention()).count();
-        let overdue = all().filter(|saga| is_overdue(saga, world.now)).count();
-        let open = all().filter(|saga| !saga.is_finished()).count();
+        let count = |wanted: &dyn Fn(&Saga) -> bool| {
+            let all = parts.iter().flat_map(|(_, sagas)| sagas.iter());
+            all.filter(|saga| wanted(saga)).count()
+        };
+        let is_failed = |saga: &Saga| saga.state == SagaState::CompensationFailed;
+        let failed = count(&is_failed);
+        let told = count(&|saga| saga.needs_attention() && !is_failed(saga));
+        let overdue = count(&|saga| is_overdue(saga, world.now));
+        let open = count(&|saga| !saga.is_finished());
         let mut line = Line::new();
         if failed > 0 {
             line.push(Span::new(
                 format!("✖ {failed} with a failed compensation   "),
                 Role::Bad,
             ));
+        }
+        if told > 0 {
+            line.push(Span::new(format!("✖ {told} to look at   "), Role::Bad));
         }
         if overdue > 0 {
             line.push(Span::new(format!("! {overdue} overdue   "), Role::Warn));
@@ -182,125 +122,23 @@ impl Listing for Sagas {
     }
 
     fn cells(_service: &str, row: &Saga, world: &World) -> Vec<Span> {
-        let state_role = if row.needs_attention() {
-            Role::Bad
-        } else if row.is_finished() {
-            Role::Dim
-        } else if row.state == "compensating" {
-            Role::Warn
-        } else {
-            Role::Text
-        };
+        let role = state_role(row);
         vec![
             Span::new(short_id(row.saga_id.as_str()), Role::Text),
             Span::new(row.saga_type.clone(), Role::Dim),
             Span::new(row.business_key.clone(), Role::Strong),
-            Span::new(row.state.clone(), state_role),
-            Span::new(track(row), state_role),
-            Span::new(
-                current(row)
-                    .filter(|_| !row.is_finished())
-                    .map_or_else(String::new, |step| step.name.clone()),
-                Role::Text,
-            ),
+            Span::new(row.state.word(), role),
+            Span::new(track(row), role),
+            Span::new(now_at(row), Role::Text),
             Span::new(world.age(row.updated_at), Role::Text),
             timer(row.deadline_at.filter(|_| !row.is_finished()), world),
             timer(next_timer(row), world),
+            Span::new(row.owner.clone().unwrap_or_default(), Role::Text),
         ]
     }
 
     fn detail(service: &str, row: &Saga, world: &World) -> Vec<Line> {
-        let mut facts = Facts::new(10);
-        facts
-            .add_as("saga", row.saga_id.as_str(), Role::Strong)
-            .add(
-                "for",
-                format!("{} {} of {service}", row.saga_type, row.business_key),
-            )
-            .add_as(
-                "state",
-                format!("{}  v{}", row.state, row.version),
-                if row.needs_attention() {
-                    Role::Bad
-                } else {
-                    Role::Text
-                },
-            )
-            .add(
-                "changed",
-                format!(
-                    "{} ago, started {} ago",
-                    world.age(row.updated_at),
-                    world.age(row.created_at)
-                ),
-            );
-        match row.deadline_at {
-            Some(at) if is_overdue(row, world.now) => {
-                facts.add_as(
-                    "deadline",
-                    format!("{}, overdue by {}", at.to_rfc3339(), world.age(at)),
-                    Role::Bad,
-                );
-            }
-            Some(at) => {
-                facts.add("deadline", at.to_rfc3339());
-            }
-            None => {
-                facts.add("deadline", "none");
-            }
-        }
-        facts.line(vec![Span::new("", Role::Text)]);
-        for step in &row.steps {
-            let (forward, forward_role) = glyph(step.forward);
-            let (back, back_role) = glyph(step.compensation);
-            facts.line(vec![
-                Span::new(format!("{:>2}  {:<22} ", step.no, step.name), Role::Text),
-                Span::new(
-                    format!("{forward} {:<10}", step.forward.word()),
-                    forward_role,
-                ),
-                Span::new("  undo ", Role::Dim),
-                Span::new(
-                    format!("{back} {:<10}", step.compensation.word()),
-                    back_role,
-                ),
-                Span::new(
-                    if step.attempts > 1 {
-                        format!("  tries {}", step.attempts)
-                    } else {
-                        String::new()
-                    },
-                    Role::Warn,
-                ),
-                Span::new(
-                    step.timeout_at
-                        .map_or_else(String::new, |at| format!("  timeout {}", at.to_clock())),
-                    Role::Dim,
-                ),
-            ]);
-            if let Some(error) = &step.last_error {
-                facts.line(vec![
-                    Span::new("    ", Role::Dim),
-                    Span::new(error.clone(), Role::Removed),
-                ]);
-            }
-            if let Some(event) = &step.event_id {
-                facts.line(vec![
-                    Span::new("    event ", Role::Dim),
-                    Span::new(event.to_string(), Role::Text),
-                ]);
-            }
-        }
-        if current(row).is_some_and(|step| step.event_id.is_some()) && !row.is_finished() {
-            facts.line(vec![
-                Span::new("→ ", Role::Key),
-                Span::new(
-                    "the message it waits for, among the dead letters",
-                    Role::Dim,
-                ),
-            ]);
-        }
-        facts.take()
+        view::detail(service, row, world)
     }
 
     fn subject(row: &Saga) -> Option<String> {
@@ -313,27 +151,61 @@ impl Listing for Sagas {
         selected: Option<(&str, &Saga)>,
         _world: &World,
     ) -> Option<Vec<Ask>> {
-        // The message that blocks a saga is one key away.
-        if action != Action::Right {
-            return None;
-        }
-        let event = selected
-            .and_then(|(_, saga)| current(saga))
-            .and_then(|step| step.event_id.as_ref());
+        let pane = match action {
+            // The message that blocks a saga is one key away.
+            Action::Right => PaneId::DeadLetters,
+            Action::Origin => PaneId::Outbox,
+            _ => return wish_of(action).map(|wish| plan(wish, selected)),
+        };
+        let event = selected.and_then(|(_, saga)| blocking(saga));
         Some(match event {
-            Some(event) => vec![Ask::Go(PaneId::DeadLetters, Some(format!("event:{event}")))],
+            Some(event) => vec![Ask::Go(pane, Some(format!("event:{event}")))],
             None => vec![Ask::Explain("no event is known that it waits for".into())],
         })
     }
+
+    fn allows(&self, action: Action, selected: Option<(&str, &Saga)>, _world: &World) -> bool {
+        let Some((_, saga)) = selected else {
+            return !matches!(action, Action::Origin) && wish_of(action).is_none();
+        };
+        let state = saga.current().map(|(step, side)| step.state(side));
+        match action {
+            Action::Origin => blocking(saga).is_some(),
+            Action::SagaRetry => state.is_some(),
+            Action::SagaQuery => state.is_some_and(StepState::is_open),
+            Action::SagaCompensate => saga.state == SagaState::Running,
+            Action::SagaHandled => {
+                saga.needs_attention()
+                    || state.is_some_and(|state| state.is_open() || state == StepState::Failed)
+            }
+            _ => true,
+        }
+    }
 }
 
-fn timer(at: Option<Timestamp>, world: &World) -> Span {
-    match at {
-        None => Span::new("–", Role::Dim),
-        Some(at) if at < world.now => Span::new(format!("over {}", world.age(at)), Role::Bad),
-        Some(at) => Span::new(
-            format!("in {}", human::age(at.seconds_since(world.now))),
-            Role::Text,
-        ),
+/// What a key wants with a saga.
+const fn wish_of(action: Action) -> Option<SagaWish> {
+    match action {
+        Action::SagaRetry => Some(SagaWish::Retry),
+        Action::SagaQuery => Some(SagaWish::Query),
+        Action::SagaCompensate => Some(SagaWish::Compensate),
+        Action::SagaHandled => Some(SagaWish::Handled {
+            is_done: true,
+            evidence: None,
+        }),
+        Action::SagaAssign => Some(SagaWish::Assign { owner: None }),
+        _ => None,
+    }
+}
+
+fn plan(wish: SagaWish, selected: Option<(&str, &Saga)>) -> Vec<Ask> {
+    match selected {
+        Some((service, saga)) => vec![Ask::Plan(Request::Saga {
+            service: service.to_owned(),
+            saga_id: saga.saga_id.clone(),
+            step: None,
+            wish,
+        })],
+        None => vec![Ask::Explain("no saga is under the cursor".into())],
     }
 }

@@ -1,5 +1,7 @@
 //! The reference pipeline from prepared tables to confirmed orders, on the embedded pipeline.
 
+mod flow;
+
 use super::*;
 use crate::pipeline::test_support::Bench;
 
@@ -147,10 +149,10 @@ async fn a_dead_dispatcher_s_lease_stays_until_it_is_released_and_then_its_rows_
 #[tokio::test]
 async fn a_team_s_own_sandbox_is_not_consumed_by_ours() {
     let bench = Bench::with(|context| context.services.retain(|s| s.name != "payment")).await;
-    assert!(handlers(&bench.ports, SEED).is_empty());
+    assert!(program(&bench.ports, Chance::of(SEED)).handlers.is_empty());
     let named = ["consumer".to_owned()];
     let mut workers =
-        crate::pipeline::build(&bench.ports, &named, &crate::pipeline::Handlers::new())
+        crate::pipeline::build(&bench.ports, &named, &crate::pipeline::Program::default())
             .expect("builds");
     let report = workers[0].run_once().await;
     assert!(

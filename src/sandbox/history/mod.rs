@@ -2,41 +2,45 @@
 //! a claim whose dispatcher died, events nobody listens to, sagas that are stuck, one finished replay.
 //! Made with the same calls the workers and the operator use.
 
+mod replayed;
+mod stuck;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::event::{GIFT, Order, SKUS, SOLD_OUT};
+use super::event::{GIFT, Link, Order, SKUS, SOLD_OUT};
 use super::fault::{Fault, order_rng};
-use super::handlers;
-use super::saga::{self, NewStep, Times};
-use super::shop;
+use super::inventory;
+use super::order_saga::{OrderSaga, RESERVE_STOCK, TYPE, Tempo};
+use super::place;
 use super::standby;
 use super::tables::time;
 use crate::base::clock::{Clock, Timestamp};
 use crate::broker::Delivery;
 use crate::config::Service;
-use crate::model::audit::AuditRecord;
 use crate::model::dead_letter::{DeathRecorded, NewDeath};
-use crate::model::ids::{ClaimToken, DeadLetterId, EventId, OperationId, SagaId};
+use crate::model::ids::{AggregateId, ConsumerName, DeadLetterId, EventId, SagaId};
 use crate::model::message::FieldValue;
-use crate::model::operation::{ItemState, Verb};
-use crate::pipeline::consumer::{Handler as _, Outcome, Received};
+use crate::model::saga::Side;
+use crate::model::saga::machine::Answer;
 use crate::pipeline::death::{Found, new_death};
 use crate::pipeline::headers;
 use crate::pipeline::message::message_of;
+use crate::pipeline::saga_coordinator::{Reply, SagaError, cancel, key_of, record};
 use crate::ports::Ports;
-use crate::store::{
-    Begun, ClaimRequest, FailedAttempt, ItemStep, NewOperation, Reservation, Store, StoreResult,
-    Value,
-};
+use crate::store::{ClaimRequest, FailedAttempt, Store, StoreResult, Value};
 
 /// Numbers of orders that belong to the past; the shop goes on above them.
 const FIRST_PAST_ORDER: i64 = 8_700;
 
 const STOCK_EMPTY: &str = "SELECT COUNT(*) FROM stock";
 const STOCK: &str = "INSERT INTO stock (sku, on_hand, reserved) VALUES (?, ?, 0)";
+const MAIL: &str = "INSERT INTO mails (order_no, about) VALUES (?, 'created')";
 const BACKDATE: &str =
     "UPDATE outbox_events SET created_at = ?, next_attempt_at = ?, sent_at = ? WHERE event_id = ?";
+const BACKDATE_SAGA: &str = "UPDATE sagas SET created_at = ?, updated_at = ?, deadline_at = ? \
+     WHERE saga_id = ?";
+const BACKDATE_STEPS: &str = "UPDATE saga_steps SET updated_at = ? WHERE saga_id = ?";
 
 /// One dead letter of the past.
 struct Past {
@@ -44,8 +48,7 @@ struct Past {
     event_type: &'static str,
     /// Makes the payload fail in the way it did.
     fault: Fault,
-    /// Who wrote it, who failed on it, in which queue.
-    producer: &'static str,
+    /// Who failed on it, in which queue.
     consumer: &'static str,
     queue: &'static str,
     class: &'static str,
@@ -61,7 +64,6 @@ const PAST: [Past; 4] = [
     Past {
         event_type: "order.created",
         fault: Fault::NoSku,
-        producer: "orders",
         consumer: "inventory",
         queue: "inventory.orders",
         class: "decode: missing field `sku`",
@@ -73,7 +75,6 @@ const PAST: [Past; 4] = [
     Past {
         event_type: "order.created",
         fault: Fault::UnknownSku,
-        producer: "orders",
         consumer: "inventory",
         queue: "inventory.orders",
         class: "unknown sku",
@@ -85,7 +86,6 @@ const PAST: [Past; 4] = [
     Past {
         event_type: "order.cancelled",
         fault: Fault::None,
-        producer: "orders",
         consumer: "inventory",
         queue: "inventory.orders",
         class: "gave up: lock wait timeout on stock",
@@ -95,9 +95,8 @@ const PAST: [Past; 4] = [
         minutes_ago: &[14, 13],
     },
     Past {
-        event_type: "inventory.reserved",
+        event_type: "payment.charge",
         fault: Fault::None,
-        producer: "inventory",
         consumer: "payment",
         queue: "payment.orders",
         class: "gave up: card processor answered 502",
@@ -107,6 +106,17 @@ const PAST: [Past; 4] = [
         minutes_ago: &[37, 36, 35],
     },
 ];
+
+/// Fills the shelves, unless they are full already; `false` then.
+///
+/// # Errors
+/// A sentence that names what could not be written.
+pub(super) async fn fill_stock(ports: &Ports) -> Result<bool, String> {
+    History::new(ports)?
+        .fill_stock()
+        .await
+        .map_err(|e| told("stock")(e))
+}
 
 /// Writes the past, unless it is there already.
 ///
@@ -118,19 +128,27 @@ pub(super) async fn write(ports: &Ports) -> Result<(), String> {
         return Ok(());
     }
     let mut number = FIRST_PAST_ORDER;
-    let mut letters = Vec::new();
+    let mut dead = Vec::new();
     for past in &PAST {
         for minutes in past.minutes_ago {
-            let letter = history.die(past, number, *minutes).await?;
-            letters.push(letter);
+            let event_id = history.order(past, number, *minutes).await?;
+            dead.push((past, event_id, *minutes));
             number += 1;
         }
+    }
+    let refused = history.refund_refused(number + 10, 47).await?;
+    history.charge_unknown(number + 11, 18).await?;
+    let dying = dead.iter().map(|(_, id, minutes)| (id.clone(), *minutes));
+    let sent: Vec<_> = dying.chain(refused).collect();
+    history.sent(&sent).await.map_err(told("sent events"))?;
+    let mut letters = Vec::new();
+    for (past, event_id, minutes) in &dead {
+        letters.push(history.die(past, event_id, *minutes).await?);
     }
     history
         .failed_rows(number)
         .await
         .map_err(told("failed rows"))?;
-    history.sagas(number + 10).await.map_err(told("sagas"))?;
     if let Some((id, death)) = letters.first() {
         history
             .replayed(id, death)
@@ -143,7 +161,7 @@ pub(super) async fn write(ports: &Ports) -> Result<(), String> {
         .map_err(told("a crashed claim"))
 }
 
-fn told(what: &'static str) -> impl Fn(crate::store::StoreError) -> String {
+fn told<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("sandbox history: {what}: {error}")
 }
 
@@ -151,6 +169,7 @@ struct History<'a> {
     ports: &'a Ports,
     orders: &'a Arc<dyn Store>,
     inventory: &'a Arc<dyn Store>,
+    saga: OrderSaga,
     clock: Clock,
     product: String,
 }
@@ -166,6 +185,7 @@ impl<'a> History<'a> {
             ports,
             orders,
             inventory,
+            saga: OrderSaga::new(ports, Tempo::default()),
             clock: ports.clock.clone(),
             product: orders.facts().product,
         })
@@ -199,26 +219,152 @@ impl<'a> History<'a> {
         Ok(true)
     }
 
-    /// An order whose event was sent and died `minutes` ago.
+    /// An order that waits since then for what will have died; the event of that.
+    async fn order(&self, past: &Past, number: i64, minutes: u64) -> Result<EventId, String> {
+        let order = Order::draw(number, past.fault, &mut order_rng(1, number));
+        if past.event_type != "order.created" {
+            self.reserved(&order).await.map_err(told("a reservation"))?;
+        }
+        let placed = async {
+            let saga_id = SagaId::generate();
+            let mut tx = self.orders.begin().await?;
+            place::write(tx.as_mut(), &self.saga, (&order, &client(number)), &saga_id).await?;
+            match past.event_type {
+                "payment.charge" => {
+                    let key = self.key(&order, RESERVE_STOCK, Side::Forward);
+                    self.said(tx.as_mut(), key, Answer::Succeeded).await?;
+                }
+                "order.cancelled" => {
+                    let key = order.order_no.to_string();
+                    cancel(tx.as_mut(), &self.saga, &key, "cancelled by the customer").await?;
+                }
+                _ => {}
+            }
+            self.backdate(tx.as_mut(), &saga_id, self.ago(minutes))
+                .await?;
+            tx.commit().await?;
+            Ok::<_, SagaError>(())
+        };
+        placed.await.map_err(told("an order"))?;
+        self.event_of(number, past.event_type).await
+    }
+
+    fn key(&self, order: &Order, step: &str, side: Side) -> String {
+        key_of(TYPE, &order.order_no.to_string(), step, side)
+    }
+
+    async fn said(
+        &self,
+        tx: &mut dyn crate::store::BusinessTx,
+        key: String,
+        answer: Answer,
+    ) -> Result<(), SagaError> {
+        let reply = Reply {
+            key,
+            answer,
+            event_id: EventId::generate(),
+        };
+        record(tx, &self.saga, &reply).await.map(|_| ())
+    }
+
+    /// Stock held for an order.
+    async fn reserved(&self, order: &Order) -> StoreResult<()> {
+        let key = self.key(order, RESERVE_STOCK, Side::Forward);
+        let mut tx = self.inventory.begin().await?;
+        inventory::reserve(tx.as_mut(), order, &key).await?;
+        tx.commit().await
+    }
+
+    async fn backdate(
+        &self,
+        tx: &mut dyn crate::store::BusinessTx,
+        saga_id: &SagaId,
+        at: Timestamp,
+    ) -> StoreResult<()> {
+        let (id, at, deadline) = (
+            Value::Text(saga_id.to_string()),
+            self.time(at),
+            self.time(at.plus(Duration::from_mins(1))),
+        );
+        let row = [at.clone(), at.clone(), deadline, id.clone()];
+        tx.execute(BACKDATE_SAGA, &row).await?;
+        tx.execute(BACKDATE_STEPS, &[at, id]).await?;
+        Ok(())
+    }
+
+    /// The event of a type about an order.
+    async fn event_of(&self, number: i64, event_type: &str) -> Result<EventId, String> {
+        let key = AggregateId::new(number.to_string());
+        let found = self.orders.outbox_sequence(&key).await;
+        let rows = found.map_err(told("an event"))?.rows;
+        rows.into_iter()
+            .find(|row| row.event_type == event_type)
+            .map(|row| row.event_id)
+            .ok_or_else(|| format!("sandbox history: order {number} has no {event_type}"))
+    }
+
+    /// Events of the orders service that were published so many minutes ago; notification has seen
+    /// those that are its own.
+    async fn sent(&self, events: &[(EventId, u64)]) -> StoreResult<()> {
+        let claim = claim_of(Duration::from_mins(1));
+        let claim = self.orders.claim_batch(&claim).await?;
+        let (sent, others): (Vec<_>, Vec<_>) = claim
+            .events
+            .iter()
+            .partition(|event| events.iter().any(|(id, _)| *id == event.row.event_id));
+        let ids = |events: &[&crate::model::outbox::OutboxEvent]| -> Vec<EventId> {
+            events.iter().map(|e| e.row.event_id.clone()).collect()
+        };
+        self.orders.complete(&claim.token, &ids(&sent)).await?;
+        self.orders.give_back(&claim.token, &ids(&others)).await?;
+        let mut tx = self.orders.begin().await?;
+        for (event_id, minutes) in events {
+            let at = self.time(self.ago(*minutes));
+            let id = Value::Text(event_id.to_string());
+            tx.execute(BACKDATE, &[at.clone(), at.clone(), at, id])
+                .await?;
+        }
+        tx.commit().await?;
+        for event in sent {
+            if event.row.event_type == "order.created" {
+                self.notified(event).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notification has consumed an order's first event.
+    async fn notified(&self, event: &crate::model::outbox::OutboxEvent) -> StoreResult<()> {
+        let (Some(store), Some(aggregate_id)) = (
+            self.ports.store(standby::SERVICE),
+            event.row.aggregate_id.as_ref(),
+        ) else {
+            return Ok(());
+        };
+        let consumer = ConsumerName::new(standby::SERVICE);
+        let mut tx = store.begin().await?;
+        let sha256 = event.payload.sha256();
+        tx.inbox_insert(&consumer, &event.row.event_id, &sha256)
+            .await?;
+        tx.lock_version(&consumer, aggregate_id, 0).await?;
+        tx.set_version(&consumer, aggregate_id, 0, 1).await?;
+        let number = aggregate_id.as_str().parse().unwrap_or_default();
+        tx.execute(MAIL, &[Value::Int(number)]).await?;
+        tx.commit().await
+    }
+
+    /// The death of an event `minutes` ago.
     async fn die(
         &self,
         past: &Past,
-        number: i64,
+        event_id: &EventId,
         minutes: u64,
     ) -> Result<(DeadLetterId, NewDeath), String> {
-        let order = Order::draw(number, past.fault, &mut order_rng(1, number));
-        let event = order.event(past.event_type, None)?;
         let at = self.ago(minutes);
-        self.order(&order, &event.event_id, at)
-            .await
-            .map_err(told("an order"))?;
-        let producer = self.service(past.producer)?;
-        self.sent(producer.1, &event, at)
-            .await
-            .map_err(told("a sent event"))?;
-        let stored = producer
-            .1
-            .outbox_event(&event.event_id)
+        let producer = self.service("orders")?;
+        let stored = self
+            .orders
+            .outbox_event(event_id)
             .await
             .map_err(told("a sent event"))?
             .ok_or("sandbox history: a sent event is not there")?;
@@ -282,52 +428,12 @@ impl<'a> History<'a> {
             .ok_or_else(|| format!("the sandbox needs a service called {name}"))
     }
 
-    /// An order that waits for stock since then.
-    async fn order(&self, order: &Order, event_id: &EventId, at: Timestamp) -> StoreResult<()> {
-        let saga_id = SagaId::generate();
-        let mut tx = self.orders.begin().await?;
-        tx.execute(shop::INSERT_ORDER, &shop::row(order, &saga_id))
-            .await?;
-        let times = Times {
-            now: self.time(at),
-            deadline: self.time(at.plus(saga::DEADLINE)),
-            event_id: Some(event_id.clone()),
-        };
-        saga::start(tx.as_mut(), &saga_id, order.order_no, &times).await?;
-        tx.commit().await
-    }
-
-    /// An event that was published at `at`.
-    async fn sent(
-        &self,
-        store: &Arc<dyn Store>,
-        event: &crate::model::outbox::NewEvent,
-        at: Timestamp,
-    ) -> StoreResult<()> {
-        let mut tx = store.begin().await?;
-        tx.append(event).await?;
-        tx.commit().await?;
-        let claim = store.claim_batch(&claim_of(Duration::from_mins(1))).await?;
-        let ids: Vec<_> = claim
-            .events
-            .iter()
-            .map(|e| e.row.event_id.clone())
-            .collect();
-        store.complete(&claim.token, &ids).await?;
-        let mut tx = store.begin().await?;
-        let at = self.time(at);
-        let id = Value::Text(event.event_id.to_string());
-        tx.execute(BACKDATE, &[at.clone(), at.clone(), at, id])
-            .await?;
-        tx.commit().await
-    }
-
     /// Events that no queue took.
     async fn failed_rows(&self, first: i64) -> StoreResult<()> {
         let mut tx = self.orders.begin().await?;
         for number in first..first + 3 {
             let order = Order::draw(number, Fault::None, &mut order_rng(1, number));
-            if let Ok(event) = order.event("order.gifted", None) {
+            if let Ok(event) = order.event("order.gifted", Link::default()) {
                 tx.append(&event).await?;
             }
         }
@@ -336,8 +442,13 @@ impl<'a> History<'a> {
             .orders
             .claim_batch(&claim_of(Duration::from_mins(1)))
             .await?;
-        let attempts: Vec<_> = claim
+        let (gifted, others): (Vec<_>, Vec<_>) = claim
             .events
+            .iter()
+            .partition(|event| event.row.event_type == "order.gifted");
+        let others: Vec<_> = others.iter().map(|e| e.row.event_id.clone()).collect();
+        self.orders.give_back(&claim.token, &others).await?;
+        let attempts: Vec<_> = gifted
             .iter()
             .map(|event| FailedAttempt {
                 event_id: event.row.event_id.clone(),
@@ -349,44 +460,6 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// One saga that failed to compensate, and one whose charge nobody knows about.
-    async fn sagas(&self, first: i64) -> StoreResult<()> {
-        let failed = [
-            NewStep::new("reserve_stock", "succeeded", "succeeded"),
-            NewStep {
-                attempts: 5,
-                error: Some("refund: card processor answered 409 already disputed"),
-                ..NewStep::new("charge", "succeeded", "failed")
-            },
-            NewStep::new("confirm", "failed", "skipped"),
-        ];
-        let unknown = [
-            NewStep::new("reserve_stock", "succeeded", "pending"),
-            NewStep {
-                attempts: 2,
-                error: Some("no answer within 10s"),
-                ..NewStep::new("charge", "unknown", "pending")
-            },
-            NewStep::new("confirm", "pending", "skipped"),
-        ];
-        let sagas: [(&str, &[NewStep], u64); 2] = [
-            ("compensation_failed", &failed, 47),
-            ("running", &unknown, 18),
-        ];
-        let mut tx = self.orders.begin().await?;
-        for (number, (state, steps, minutes)) in (first..).zip(sagas) {
-            let at = self.ago(minutes);
-            let times = Times {
-                now: self.time(at),
-                deadline: self.time(at.plus(saga::DEADLINE)),
-                event_id: None,
-            };
-            let id = SagaId::generate();
-            saga::write(tx.as_mut(), &id, (number, state), (steps, &times)).await?;
-        }
-        tx.commit().await
-    }
-
     /// A claim whose dispatcher died: its lease runs out while the console opens.
     async fn crashed(&self, first: i64) -> StoreResult<()> {
         let Some(store) = self.ports.store(standby::SERVICE) else {
@@ -395,7 +468,7 @@ impl<'a> History<'a> {
         let mut tx = store.begin().await?;
         for number in first..first + 3 {
             let order = Order::draw(number, Fault::None, &mut order_rng(1, number));
-            if let Ok(event) = order.event("notification.sent", None) {
+            if let Ok(event) = order.event("notification.sent", Link::default()) {
                 tx.append(&event).await?;
             }
         }
@@ -405,106 +478,11 @@ impl<'a> History<'a> {
             .await?;
         Ok(())
     }
+}
 
-    /// Inventory consumes the event for real: inbox row, reservation and result event.
-    async fn consume(&self, event_id: &EventId, death: &NewDeath) -> StoreResult<()> {
-        let received = Received {
-            event_id: event_id.clone(),
-            event_type: death.event_type.clone(),
-            aggregate_id: death.aggregate_id.clone(),
-            aggregate_version: death.aggregate_version,
-            replays: 1,
-            attempt: 2,
-            message: death.message.clone(),
-        };
-        let sha256 = death.message.payload.sha256();
-        let mut tx = self.inventory.begin().await?;
-        tx.inbox_insert(&death.consumer, event_id, &sha256).await?;
-        let outcome = handlers::inventory().handle(&received, tx.as_mut()).await;
-        if outcome == Outcome::Done {
-            tx.commit().await
-        } else {
-            tx.rollback().await
-        }
-    }
-
-    /// A replay that an operator did and that was seen consumed.
-    async fn replayed(&self, id: &DeadLetterId, death: &NewDeath) -> StoreResult<()> {
-        let Some(event_id) = &death.event_id else {
-            return Ok(());
-        };
-        let Some(detail) = self.inventory.dead_letter(id).await? else {
-            return Ok(());
-        };
-        let token = ClaimToken::generate();
-        let operation_id = OperationId::generate();
-        let operation = NewOperation {
-            operation_id: operation_id.clone(),
-            verb: Verb::Replay,
-            actor: "mia@oncall".to_owned(),
-            reason: "sku made optional in 4.2.1".to_owned(),
-            ticket: None,
-            plan_digest: crate::base::digest::sha256_hex(operation_id.as_str().as_bytes()),
-            plan: format!(
-                "{{\"verb\":\"replay\",\"event_id\":\"{event_id}\",\"to\":\"inventory.orders\"}}"
-            ),
-        };
-        let reservation = Reservation {
-            dead_letter_id: id.clone(),
-            version: detail.letter.version,
-            payload_sha256: detail.letter.payload_sha256,
-            token: token.clone(),
-            lease: Duration::from_mins(1),
-        };
-        let record = |phase: &str, detail: &str| AuditRecord {
-            actor: operation.actor.clone(),
-            action: "replay".to_owned(),
-            phase: phase.to_owned(),
-            operation_id: Some(operation_id.clone()),
-            subject: event_id.to_string(),
-            reason: operation.reason.clone(),
-            detail: detail.to_owned(),
-        };
-        let begun = self
-            .inventory
-            .begin_replay(&operation, &[reservation], &record("intent", "{}"))
-            .await?;
-        if begun != Begun::Started {
-            return Ok(());
-        }
-        self.consume(event_id, death).await?;
-        let step = |from, to, evidence: &str, audit| ItemStep {
-            operation_id: operation_id.clone(),
-            no: 1,
-            token: token.clone(),
-            from: vec![from],
-            to,
-            evidence: evidence.to_owned(),
-            audit,
-        };
-        let sending = step(
-            ItemState::Reserved,
-            ItemState::Publishing,
-            "sent to inventory.orders",
-            None,
-        );
-        self.inventory.step_item(&sending).await?;
-        let published = step(
-            ItemState::Publishing,
-            ItemState::Published,
-            "confirmed by the broker, routed to inventory.orders",
-            None,
-        );
-        self.inventory.step_item(&published).await?;
-        let consumed = step(
-            ItemState::Published,
-            ItemState::Consumed,
-            "inbox row of inventory seen",
-            Some(record("outcome", "{\"state\":\"consumed\"}")),
-        );
-        self.inventory.step_item(&consumed).await?;
-        Ok(())
-    }
+/// The client's key of an order of the past.
+fn client(number: i64) -> String {
+    format!("client-{number}")
 }
 
 fn claim_of(lease: Duration) -> ClaimRequest {
