@@ -49,9 +49,9 @@ pub struct DispatcherSettings {
     /// How long the answer to a claim and the sent mark may take, each: the context's limit of one
     /// statement.
     pub statement_timeout: Duration,
-    /// Attempts before a row fails for good.
+    /// So many attempts are made at least before a row fails for good.
     pub attempts_max: u32,
-    /// A row older than this fails for good at its next failed attempt, from the third on.
+    /// A row younger than this does not fail for good, however many attempts were made.
     pub give_up_after: Duration,
     /// Wait between attempts.
     pub backoff: Backoff,
@@ -72,7 +72,8 @@ impl Default for DispatcherSettings {
             lease: Duration::from_secs(30),
             send_deadline: Duration::from_secs(10),
             statement_timeout: Thresholds::default().statement_timeout,
-            attempts_max: 8,
+            // With these waits half an hour, and never less than ten minutes.
+            attempts_max: 24,
             give_up_after: Duration::from_hours(24),
             backoff: Backoff {
                 base: Duration::from_millis(500),

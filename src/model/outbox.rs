@@ -19,6 +19,12 @@ use super::ids::{AggregateId, ClaimToken, EventId};
 use super::message::{FieldTable, Payload};
 use super::page::Cursor;
 
+/// Error of a row that is pending again after somebody had claimed it.
+pub const REAPED: &str =
+    "the lease ran out: its dispatcher died or was too slow; it may have been sent";
+/// The same, of a row whose attempt before ended like that too.
+pub const REAPED_AGAIN: &str = "the lease ran out twice in a row: its dispatchers died or were too slow; it may have been sent";
+
 /// Where an outbox row stands. The words are those of the native layout; a mapping translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

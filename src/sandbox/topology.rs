@@ -96,6 +96,8 @@ pub fn demo_context(directory: &Path) -> Context {
             lease: Duration::from_secs(15),
             send_deadline: Duration::from_secs(5),
             attempts_max: 4,
+            // Whoever looks at the demo sees a row given up.
+            give_up_after: Duration::from_mins(1),
             backoff: Backoff {
                 base: Duration::from_millis(500),
                 cap: Duration::from_secs(20),

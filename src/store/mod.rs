@@ -5,6 +5,7 @@
 //! the suite in `contract`.
 
 pub mod inbox;
+pub mod outbox;
 mod saga;
 pub mod sql;
 
@@ -31,6 +32,7 @@ use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
 use crate::model::waiting::{NewWaiting, Parked};
 
 pub use inbox::InboxStore;
+pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
 
 /// Why a database did not do what was asked.
@@ -208,53 +210,6 @@ pub struct MigrationStep {
     pub is_applied: bool,
     /// The statements.
     pub sql: String,
-}
-
-/// What to claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimRequest {
-    /// At most so many rows.
-    pub batch_rows: u32,
-    /// How long the claim holds.
-    pub lease: Duration,
-}
-
-/// Rows taken by one claim.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
-    /// Fences the rows; made for this claim even where the layout cannot store it.
-    pub token: ClaimToken,
-    /// Rows in the order they should go out.
-    pub events: Vec<OutboxEvent>,
-    /// Rows under the claim that cannot be read, and why: no attempt will ever help.
-    pub unreadable: Vec<(EventId, String)>,
-    /// Rows that were due and stay because an earlier one of their aggregate is not sent; their time
-    /// was put off.
-    pub held: u64,
-    /// The database's clock at the claim.
-    pub claimed_at: Timestamp,
-}
-
-/// Expired rows that went back to pending.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reaped {
-    /// How many.
-    pub rows: u64,
-    /// By the claim that lost them; `None` where the layout has no token.
-    pub claims: Vec<(Option<ClaimToken>, u64)>,
-    /// Seconds the oldest lease was overdue.
-    pub overdue_s: f64,
-}
-
-/// What becomes of a row whose attempt failed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FailedAttempt {
-    /// The row.
-    pub event_id: EventId,
-    /// Why; stored cut and escaped so that storing it cannot fail (P-13).
-    pub error: String,
-    /// Back to pending after so long, or failed for good.
-    pub retry_after: Option<Duration>,
 }
 
 /// An operation about to start.
@@ -457,7 +412,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + SagaStore {
+pub trait Store: InboxStore + OutboxStore + SagaStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 
@@ -514,32 +469,6 @@ pub trait Store: InboxStore + SagaStore {
     async fn audit_page(&self, after_seq: Option<i64>, limit: u32) -> StoreResult<Vec<AuditEntry>>;
     /// Reads the whole chain in pages and checks it; the number of entries.
     async fn audit_verify(&self) -> StoreResult<Result<i64, ChainFault>>;
-
-    // ---- the dispatcher ------------------------------------------------------------------------
-
-    /// Claims due rows, oldest due first. Rows under an expired lease are the reaper's.
-    async fn claim_batch(&self, request: &ClaimRequest) -> StoreResult<Claim>;
-    /// Marks rows sent; returns how many still belonged to the token (invariant: check it).
-    async fn complete(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64>;
-    /// Extends a claim; returns how many rows still belonged to the token.
-    async fn renew(&self, token: &ClaimToken, lease: Duration) -> StoreResult<u64>;
-    /// Gives rows back after a failed attempt; returns how many still belonged to the token.
-    async fn fail_attempts(
-        &self,
-        token: &ClaimToken,
-        attempts: &[FailedAttempt],
-    ) -> StoreResult<u64>;
-    /// Gives rows back untried (attempt not counted): shutdown or a blocked broker.
-    async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64>;
-    /// As [`Store::claim_batch`], but of each aggregate only rows with no earlier unsent row outside
-    /// the claim, in version order; the others are held. `Unsupported` says which column or index is
-    /// missing.
-    async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim>;
-    /// Rows held by a row that went out at last are due at once: later versions of these aggregates.
-    async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64>;
-    /// Rows whose lease has run out back to pending, at most `limit`, guarded by state *and* time on the
-    /// database's clock. Attempts stay. `Unsupported` where the layout has no lease.
-    async fn reap(&self, limit: u32) -> StoreResult<Reaped>;
 
     // ---- consumers and the collector -----------------------------------------------------------
 

@@ -27,7 +27,9 @@ use crate::model::ids::{
 };
 use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
-use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
+use crate::model::outbox::{
+    Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, OutboxState, Sequence,
+};
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim};
 use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
@@ -35,8 +37,9 @@ use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
-    ItemStep, MigrationStep, NewOperation, Repair, Reservation, Safety, SagaAction,
-    SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe, StoreResult,
+    ItemStep, MigrationStep, NewOperation, OutboxStore, Reaped, Repair, Reservation, Safety,
+    SagaAction, SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe,
+    StoreResult,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -236,6 +239,37 @@ impl InboxStore for FakeStore {
 }
 
 #[async_trait]
+impl OutboxStore for FakeStore {
+    async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
+        self.unused()
+    }
+    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn reap(&self, _: u32) -> StoreResult<Reaped> {
+        self.unused()
+    }
+    async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn renew(&self, _: &ClaimToken, _: Duration) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn fail_attempts(&self, _: &ClaimToken, _: &[FailedAttempt]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn give_back(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn outbox_states(&self, _: &[EventId]) -> StoreResult<Vec<(EventId, OutboxState)>> {
+        self.unused()
+    }
+}
+
+#[async_trait]
 impl Store for FakeStore {
     fn facts(&self) -> StoreFacts {
         StoreFacts {
@@ -349,30 +383,6 @@ impl Store for FakeStore {
         self.answer("audit_page", Vec::new()).await
     }
     async fn audit_verify(&self) -> StoreResult<Result<i64, ChainFault>> {
-        self.unused()
-    }
-    async fn claim_batch(&self, _: &ClaimRequest) -> StoreResult<Claim> {
-        self.unused()
-    }
-    async fn claim_sequences(&self, _: &ClaimRequest) -> StoreResult<Claim> {
-        self.unused()
-    }
-    async fn wake_sequences(&self, _: &[(AggregateId, i64)]) -> StoreResult<u64> {
-        self.unused()
-    }
-    async fn reap(&self, _: u32) -> StoreResult<crate::store::Reaped> {
-        self.unused()
-    }
-    async fn complete(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
-        self.unused()
-    }
-    async fn renew(&self, _: &ClaimToken, _: Duration) -> StoreResult<u64> {
-        self.unused()
-    }
-    async fn fail_attempts(&self, _: &ClaimToken, _: &[FailedAttempt]) -> StoreResult<u64> {
-        self.unused()
-    }
-    async fn give_back(&self, _: &ClaimToken, _: &[EventId]) -> StoreResult<u64> {
         self.unused()
     }
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>> {

@@ -13,7 +13,7 @@ use crate::model::ids::{AggregateId, ClaimToken, EventId};
 use crate::model::outbox::OutboxRow;
 use crate::pipeline::Report;
 use crate::pipeline::message::into_message;
-use crate::store::{Claim, FailedAttempt};
+use crate::store::{Claim, FailedAttempt, Unreadable};
 
 /// Rows that wait for a retry get one of so many waits a batch: enough that they do not come back
 /// together, few enough that they can be written together.
@@ -37,7 +37,7 @@ pub(super) struct Batch {
     pub(super) asked_at: Instant,
     claimed_at: Timestamp,
     items: Vec<Item>,
-    unreadable: Vec<(EventId, String)>,
+    unreadable: Vec<Unreadable>,
     order: Order,
 }
 
@@ -66,7 +66,7 @@ impl Batch {
                 .attempts
                 .map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
             Item {
-                fault: exhausted(attempts, settings),
+                fault: exhausted(attempts, row.last_error.as_deref(), settings),
                 row,
                 attempts,
                 message: Some(message),
@@ -85,7 +85,7 @@ impl Batch {
 
     /// Every row under the claim.
     pub(super) fn ids(&self) -> Vec<EventId> {
-        let unreadable = self.unreadable.iter().map(|(id, _)| id.clone());
+        let unreadable = self.unreadable.iter().map(|row| row.event_id.clone());
         self.items
             .iter()
             .map(|item| item.row.event_id.clone())
@@ -140,7 +140,7 @@ impl Batch {
     }
 
     /// In sequence: the first row of each aggregate, and what must wait behind it. A row that is not tried
-    /// ends its chain.
+    /// or cannot be read ends its chain.
     fn chains(&self) -> HashMap<usize, VecDeque<usize>> {
         if self.order == Order::Due {
             return HashMap::new();
@@ -154,12 +154,22 @@ impl Batch {
             let item = self.items.get(*index);
             item.and_then(|item| item.row.aggregate_version)
         };
+        // One whose version cannot be read either may be any of its aggregate: nothing goes.
+        let mut ends: HashMap<&AggregateId, Option<i64>> = HashMap::new();
+        for row in &self.unreadable {
+            if let Some(key) = &row.aggregate_id {
+                let end = ends.entry(key).or_insert(row.aggregate_version);
+                *end = row.aggregate_version.min(*end);
+            }
+        }
         by_aggregate
-            .into_values()
-            .filter_map(|mut indexes| {
+            .into_iter()
+            .filter_map(|(key, mut indexes)| {
+                let end = key.and_then(|key| ends.get(key));
                 indexes.sort_by_key(version);
                 let mut chain: VecDeque<usize> = indexes
                     .into_iter()
+                    .take_while(|index| end.is_none_or(|end| version(index) < *end))
                     .take_while(|index| self.can_be_sent(*index))
                     .collect();
                 Some((chain.pop_front()?, chain))
@@ -179,11 +189,11 @@ impl Batch {
         let mut sorted = Sorted::default();
         let mut waits = HashMap::new();
         let mut awaited: HashMap<AggregateId, i64> = HashMap::new();
-        for (event_id, why) in self.unreadable {
+        for row in self.unreadable {
             report.add("failed", 1);
             sorted.failed.push(FailedAttempt {
-                event_id,
-                error: format!("cannot be read: {why}"),
+                event_id: row.event_id,
+                error: format!("cannot be read: {}", row.problem),
                 retry_after: None,
             });
         }
@@ -244,8 +254,8 @@ impl Batch {
     }
 }
 
-/// How long ago the event was committed.
-fn age(created_at: Option<Timestamp>, now: Timestamp) -> Duration {
-    let seconds = created_at.map_or(0.0, |at| now.seconds_since(at));
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+/// How long ago the event was committed, where that is known.
+fn age(created_at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let seconds = now.seconds_since(created_at?);
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -9,7 +9,8 @@
 //!
 //! A crash anywhere leaves rows under a lease; when it has run out the reaper sets them back, they are
 //! sent again under the same id, and the inbox absorbs the duplicate. A completion that matches fewer
-//! rows than it names has lost its fence: counted and shown, never ignored.
+//! rows than it names has lost its fence: counted and shown, never ignored. Only where an answer was lost and
+//! the statement was sent again, the rows are read first: those it had changed already are not lost.
 
 mod batch;
 mod pass;
@@ -59,6 +60,7 @@ impl Dispatcher {
                 service: service.to_owned(),
                 part,
                 settings,
+                is_fenced: ports.0.facts().is_fenced,
                 store: ports.0,
                 broker: ports.1,
                 crash_points: CrashPoints::new(false),

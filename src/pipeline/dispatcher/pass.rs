@@ -14,8 +14,9 @@ use crate::base::crash::CrashPoints;
 use crate::broker::{Broker, Flow, Publisher};
 use crate::config::{DispatcherSettings, Order, OutboxPart};
 use crate::model::ids::{ClaimToken, EventId};
+use crate::model::outbox::OutboxState;
 use crate::pipeline::Report;
-use crate::store::{ClaimRequest, FailedAttempt, Store, StoreError, StoreResult};
+use crate::store::{ClaimRequest, FailedAttempt, OutboxStore, StoreError, StoreResult};
 
 /// Batches in hand: one claimed, one on the wire, one being settled.
 const LANES: usize = 3;
@@ -42,7 +43,9 @@ pub(super) struct Desk {
     pub(super) service: String,
     pub(super) part: OutboxPart,
     pub(super) settings: DispatcherSettings,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn OutboxStore>,
+    /// Rows carry a token and a lease.
+    pub(super) is_fenced: bool,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) crash_points: CrashPoints,
     /// Confirmed rows whose mark the database did not answer. At most those of one pass: nothing is
@@ -106,7 +109,7 @@ impl<'a> Pass<'a> {
     async fn mark_late(&self) -> Result<(), String> {
         let mut unmarked = std::mem::take(&mut *self.unmarked()).into_iter();
         while let Some((token, sent)) = unmarked.next() {
-            match self.mark(&token, sent).await {
+            match self.mark(&token, sent, true).await {
                 Ok(lost) => self.lost(lost),
                 Err(problem) => {
                     self.unmarked().extend(unmarked);
@@ -205,14 +208,13 @@ impl<'a> Pass<'a> {
         let (token, rows) = (batch.token.clone(), len(batch.ids().len()));
         let third = settings.lease / 3;
         let mut renew_at = batch.asked_at + third;
-        let is_fenced = self.desk.store.facts().is_fenced;
         let sending = batch.send(self.publisher, Instant::now() + settings.send_deadline);
         tokio::pin!(sending);
         loop {
             tokio::select! {
                 biased;
                 () = &mut sending => return,
-                () = sleep_until(renew_at), if is_fenced => {
+                () = sleep_until(renew_at), if self.desk.is_fenced => {
                     renew_at = Instant::now() + third;
                     // A failed renewal is no reason to stop: the completion tells who owns the rows.
                     match self.desk.store.renew(&token, settings.lease).await {
@@ -242,11 +244,12 @@ impl<'a> Pass<'a> {
         } = sorted;
         let mut lost = 0;
         if !sent.is_empty() {
-            lost += self.mark(&token, sent).await?;
+            lost += self.mark(&token, sent, false).await?;
         }
         if !failed.is_empty() {
             let named = len(failed.len());
-            let done = retrying(|| self.desk.store.fail_attempts(&token, &failed))
+            let done = self
+                .fail(&token, &failed)
                 .await
                 .map_err(|e| format!("{named} failed attempts were not recorded: {e}"))?;
             lost += named.saturating_sub(done);
@@ -256,7 +259,7 @@ impl<'a> Pass<'a> {
         }
         if !awaited.is_empty() {
             match retrying(|| self.desk.store.wake_sequences(&awaited)).await {
-                Ok(rows) => self.count("woken", rows),
+                Ok((rows, _)) => self.count("woken", rows),
                 Err(error) => self.problem(format!("held rows wait for their time: {error}")),
             }
         }
@@ -269,9 +272,15 @@ impl<'a> Pass<'a> {
 
     /// Sets the sent mark; how many rows it did not find. What the database refuses for good is marked
     /// row by row, and a row it refuses is parked as failed: sending it again would not help.
-    async fn mark(&self, token: &ClaimToken, sent: Vec<EventId>) -> Result<u64, String> {
+    /// `is_again`: an earlier pass tried, and it is not known whether that worked.
+    async fn mark(
+        &self,
+        token: &ClaimToken,
+        sent: Vec<EventId>,
+        is_again: bool,
+    ) -> Result<u64, String> {
         let named = len(sent.len());
-        match retrying(|| self.desk.store.complete(token, &sent)).await {
+        match self.complete(token, &sent, is_again).await {
             Ok(done) => {
                 self.count("sent", done);
                 return Ok(named.saturating_sub(done));
@@ -283,7 +292,7 @@ impl<'a> Pass<'a> {
         let mut left = sent.into_iter();
         while let Some(event_id) = left.next() {
             let one = std::slice::from_ref(&event_id);
-            let done = match retrying(|| self.desk.store.complete(token, one)).await {
+            let done = match self.complete(token, one, is_again).await {
                 Ok(done) => {
                     self.count("sent", done);
                     done
@@ -323,7 +332,8 @@ impl<'a> Pass<'a> {
             error: format!("published, not recorded: {error}"),
             retry_after: None,
         }];
-        let done = retrying(|| self.desk.store.fail_attempts(token, &parked))
+        let done = self
+            .fail(token, &parked)
             .await
             .map_err(|e| format!("what was published can be neither marked nor parked: {e}"))?;
         self.count("unrecorded", done);
@@ -332,11 +342,58 @@ impl<'a> Pass<'a> {
 
     /// Gives rows back untried; how many it did not find.
     async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> Result<u64, String> {
-        let rows = retrying(|| self.desk.store.give_back(token, event_ids))
+        // Wherever they are by now: nothing was sent of them.
+        let call = || self.desk.store.give_back(token, event_ids);
+        let rows = self
+            .fenced(event_ids, &OutboxState::ALL, false, call)
             .await
             .map_err(|e| format!("the claim was not given back and waits for its lease: {e}"))?;
         self.count("given_back", rows);
         Ok(len(event_ids.len()).saturating_sub(rows))
+    }
+
+    async fn complete(
+        &self,
+        token: &ClaimToken,
+        sent: &[EventId],
+        is_again: bool,
+    ) -> StoreResult<u64> {
+        let call = || self.desk.store.complete(token, sent);
+        self.fenced(sent, &[OutboxState::Sent], is_again, call)
+            .await
+    }
+
+    async fn fail(&self, token: &ClaimToken, failed: &[FailedAttempt]) -> StoreResult<u64> {
+        let ids: Vec<EventId> = failed.iter().map(|f| f.event_id.clone()).collect();
+        let done = [OutboxState::Pending, OutboxState::Failed, OutboxState::Sent];
+        let call = || self.desk.store.fail_attempts(token, failed);
+        self.fenced(&ids, &done, false, call).await
+    }
+
+    /// Rows that a fenced statement found. One that was sent again, because its answer was lost, finds
+    /// nothing where the first did its work: then the rows themselves tell, and those that stand where
+    /// they should are not lost. `is_again`: it was sent before this call.
+    async fn fenced<F>(
+        &self,
+        event_ids: &[EventId],
+        wanted: &[OutboxState],
+        is_again: bool,
+        call: impl FnMut() -> F,
+    ) -> StoreResult<u64>
+    where
+        F: Future<Output = StoreResult<u64>>,
+    {
+        let (found, tries) = retrying(call).await?;
+        let named = len(event_ids.len());
+        if (tries == 1 && !is_again) || found >= named {
+            return Ok(found);
+        }
+        let (states, _) = retrying(|| self.desk.store.outbox_states(event_ids)).await?;
+        let there = states
+            .iter()
+            .filter(|(_, state)| wanted.contains(state))
+            .count();
+        Ok(len(there).clamp(found, named))
     }
 
     /// Rows that a fenced statement did not find.
@@ -376,8 +433,9 @@ pub(super) fn len(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Repeats a guarded statement that met a lock or a short outage; harmless, since it is fenced.
-async fn retrying<T, F>(mut call: impl FnMut() -> F) -> StoreResult<T>
+/// Repeats a guarded statement that met a lock or a short outage; harmless, since it is fenced. Says how
+/// often it was tried.
+async fn retrying<T, F>(mut call: impl FnMut() -> F) -> StoreResult<(T, u32)>
 where
     F: Future<Output = StoreResult<T>>,
 {
@@ -388,7 +446,7 @@ where
                 sleep(STORE_BACKOFF.delay(tries)).await;
                 tries += 1;
             }
-            answer => return answer,
+            answer => return answer.map(|answer| (answer, tries)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The dispatcher's passes on SQLite and the in-process broker.
 
+mod answers;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
@@ -25,6 +27,7 @@ fn dispatcher(bench: &Bench, settings: DispatcherSettings) -> Dispatcher {
 fn quick() -> DispatcherSettings {
     DispatcherSettings {
         attempts_max: 2,
+        give_up_after: Duration::ZERO,
         backoff: Backoff {
             base: Duration::ZERO,
             cap: Duration::ZERO,
@@ -95,11 +98,42 @@ async fn what_the_broker_may_take_later_is_tried_a_bounded_number_of_times() {
     assert_eq!((report.get("nacked"), report.get("failed")), (1, 1));
     let (now, error) = state(&bench, &event.event_id).await;
     assert_eq!(now, OutboxState::Failed);
-    assert!(
-        error
-            .expect("told")
-            .starts_with("given up after 2 attempts: refused by broker (nack)")
-    );
+    let error = error.expect("told");
+    assert!(error.starts_with("given up after 2 attempts, "), "{error}");
+    assert!(error.contains("refused by broker (nack)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_queue_that_stays_full_costs_no_row_and_a_dispatcher_that_dies_meanwhile_none_either() {
+    let bench = Bench::new().await;
+    full_queue(&bench).await;
+    let event = NewEvent {
+        exchange: Some("full".to_owned()),
+        ..of("8812", 1)
+    };
+    bench.append("orders", &event).await;
+    // More attempts than a row may have, and it is young.
+    let limits = DispatcherSettings {
+        give_up_after: settings().give_up_after,
+        ..quick()
+    };
+    let mut dispatcher = dispatcher(&bench, limits);
+    for _ in 0..5 {
+        let report = dispatcher.run_once().await;
+        assert_eq!((report.get("nacked"), report.get("retried")), (1, 1));
+    }
+    let store = bench.store("orders");
+    let dies = ClaimRequest {
+        batch_rows: 1,
+        lease: Duration::ZERO,
+    };
+    let claim = store.claim_batch(&dies).await.expect("claims");
+    assert_eq!(claim.events.len(), 1);
+    assert_eq!(store.reap(10).await.expect("reaps").rows, 1);
+    assert_eq!(dispatcher.run_once().await.get("retried"), 1);
+    assert_eq!(bench.take("full").await.len(), 1);
+    assert_eq!(dispatcher.run_once().await.get("sent"), 1);
+    assert_eq!(state(&bench, &event.event_id).await.0, OutboxState::Sent);
 }
 
 /// A queue that nacks from now on.
@@ -383,6 +417,47 @@ async fn a_failed_head_holds_its_sequence_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn q_12_a_head_that_cannot_be_read_holds_its_sequence_and_nothing_else() {
+    let bench = Bench::new().await;
+    let bad = of("8812", 2);
+    let events = [
+        of("8812", 1),
+        bad.clone(),
+        of("8812", 3),
+        of("8812", 4),
+        of("9004", 1),
+        of("9004", 2),
+    ];
+    append_all(&bench, &events).await;
+    sql(
+        &bench,
+        "UPDATE outbox_events SET headers = '[[\"x\",' \
+         WHERE aggregate_id = '8812' AND aggregate_version = 2",
+    )
+    .await;
+    let mut dispatcher = dispatcher(&bench, in_sequence());
+    let report = dispatcher.run_once().await;
+    assert_eq!(
+        (
+            report.get("sent"),
+            report.get("failed"),
+            report.get("given_back")
+        ),
+        (3, 1, 2),
+        "{report:?}"
+    );
+    let expected = [("8812", 1), ("9004", 1), ("9004", 2)];
+    let mut seen = arrived(&bench).await;
+    seen.sort();
+    assert_eq!(seen, expected.map(|(key, v)| (key.to_owned(), v)));
+    let (now, error) = state_of_unreadable(&bench, &bad.event_id).await;
+    assert_eq!(now, OutboxState::Failed);
+    assert!(error.expect("told").starts_with("cannot be read: "));
+    let report = dispatcher.run_once().await;
+    assert_eq!((report.get("held"), report.get("claimed")), (2, 0));
+}
+
+#[tokio::test]
 async fn an_event_that_is_meant_for_later_is_not_woken() {
     let bench = Bench::new().await;
     append_all(&bench, &[unroutable(of("8812", 1)), of("8812", 2)]).await;
@@ -503,7 +578,7 @@ async fn a_row_that_ends_every_dispatcher_is_given_up() {
         lease: Duration::ZERO,
     };
     // Claimed, and no word of it any more: once for each attempt it may have.
-    for _ in 0..settings().attempts_max {
+    for _ in 0..8 {
         assert_eq!(
             store
                 .claim_batch(&request)

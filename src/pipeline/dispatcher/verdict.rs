@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::base::human::duration as shown;
 use crate::broker::PublishOutcome;
 use crate::config::DispatcherSettings;
+use crate::model::outbox::REAPED_AGAIN;
 
-/// Age alone makes nobody give up before so many attempts: after a long outage, or when a person has set
-/// an old row back, the first hiccup must not be the end.
-const ATTEMPTS_MIN: u32 = 3;
+/// A row that ended its dispatchers is tried so often at most. Fewer than a row the broker answers for: each
+/// such attempt costs a process and a lease.
+const SILENT_MAX: u32 = 8;
 
 /// What happens to a row after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +34,15 @@ pub enum Next {
 }
 
 /// Decides what an attempt's outcome means. `attempts` counts the attempt just made, `age` is the time
-/// since the event was committed, by the database's clock.
+/// since the event was committed, by the database's clock, if that is known.
+///
+/// Attempts and age must both be used up. A full queue nacks at once, so attempts alone are gone in a
+/// minute; and after a long outage, or when a person has set an old row back, age alone is gone before
+/// the first attempt.
 pub fn verdict(
     outcome: &PublishOutcome,
     attempts: u32,
-    age: Duration,
+    age: Option<Duration>,
     settings: &DispatcherSettings,
 ) -> Next {
     let error = match outcome {
@@ -60,26 +65,31 @@ pub fn verdict(
         PublishOutcome::Nacked => "refused by broker (nack): queue full or limit".to_owned(),
         PublishOutcome::Unknown(detail) => format!("unknown whether sent: {detail}"),
     };
-    if attempts >= settings.attempts_max {
-        return Next::Fail {
-            error: format!("given up after {attempts} attempts: {error}"),
-        };
+    if attempts < settings.attempts_max || age.is_some_and(|age| age < settings.give_up_after) {
+        return Next::Retry { error };
     }
-    if attempts >= ATTEMPTS_MIN && age >= settings.give_up_after {
-        return Next::Fail {
-            error: format!(
-                "given up {} after its commit, after {attempts} attempts: {error}",
-                shown(age)
-            ),
-        };
+    let age = age.map_or_else(String::new, |age| {
+        format!(", {} after its commit", shown(age))
+    });
+    Next::Fail {
+        error: format!("given up after {attempts} attempts{age}: {error}"),
     }
-    Next::Retry { error }
 }
 
-/// Why a row is not even tried, or `None`: it was claimed more often than it may be tried, so the last
-/// attempts ended without a word. What kills each dispatcher that takes it must not kill the next.
-pub fn exhausted(attempts: u32, settings: &DispatcherSettings) -> Option<String> {
-    (attempts > settings.attempts_max).then(|| {
+/// Why a row is not even tried, or `None`: its last attempts ended without a word. What kills each dispatcher
+/// that takes it must not kill the next. One that died while a row was retried for long proves nothing;
+/// two in a row are believed. Where no error is kept, attempts alone must do.
+pub fn exhausted(
+    attempts: u32,
+    last_error: Option<&str>,
+    settings: &DispatcherSettings,
+) -> Option<String> {
+    let is_exhausted = match last_error {
+        Some(REAPED_AGAIN) => attempts > settings.attempts_max.min(SILENT_MAX),
+        Some(_) => false,
+        None => attempts > settings.attempts_max,
+    };
+    is_exhausted.then(|| {
         format!(
             "given up after {} attempts: the last one ended without an outcome, its dispatcher died or \
              its lease ran out; it may have been sent",
@@ -105,6 +115,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::model::outbox::REAPED;
 
     const HOUR: Duration = Duration::from_hours(1);
     const OLD: Duration = Duration::from_hours(50);
@@ -116,22 +127,28 @@ mod tests {
     #[case(PublishOutcome::Unsent("no connection".into()), 8, OLD, "give back no connection")]
     #[case(
         PublishOutcome::Nacked,
-        7,
+        300,
         HOUR,
         "retry refused by broker (nack): queue full or limit"
     )]
     #[case(
         PublishOutcome::Nacked,
-        9,
-        HOUR,
-        "fail given up after 9 attempts: refused by broker (nack): queue full or limit"
+        23,
+        OLD,
+        "retry refused by broker (nack): queue full or limit"
     )]
-    #[case(PublishOutcome::Unknown("no confirm".into()), 2, OLD, "retry unknown whether sent: no confirm")]
+    #[case(
+        PublishOutcome::Nacked,
+        24,
+        OLD,
+        "fail given up after 24 attempts, 2d2h after its commit: refused by broker (nack): queue full or limit"
+    )]
+    #[case(PublishOutcome::Unknown("no confirm".into()), 300, HOUR, "retry unknown whether sent: no confirm")]
     #[case(
         PublishOutcome::Unknown("no confirm".into()),
-        3,
+        24,
         OLD,
-        "fail given up 2d2h after its commit, after 3 attempts: unknown whether sent: no confirm"
+        "fail given up after 24 attempts, 2d2h after its commit: unknown whether sent: no confirm"
     )]
     fn every_outcome_has_one_consequence(
         #[case] outcome: PublishOutcome,
@@ -140,7 +157,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let settings = DispatcherSettings::default();
-        let said = match verdict(&outcome, attempts, age, &settings) {
+        let said = match verdict(&outcome, attempts, Some(age), &settings) {
             Next::Sent => "sent".to_owned(),
             Next::Retry { error } => format!("retry {error}"),
             Next::Fail { error } => format!("fail {error}"),
@@ -152,8 +169,40 @@ mod tests {
     #[test]
     fn a_row_that_kills_its_dispatchers_is_given_up_untried() {
         let settings = DispatcherSettings::default();
-        assert_eq!(exhausted(8, &settings), None);
-        let why = exhausted(9, &settings).expect("enough");
+        let again = Some(REAPED_AGAIN);
+        assert_eq!(exhausted(8, again, &settings), None);
+        let why = exhausted(9, again, &settings).expect("enough");
         assert!(why.contains("after 8 attempts"), "{why}");
+        assert_eq!(exhausted(24, None, &settings), None);
+        assert!(exhausted(25, None, &settings).is_some());
+    }
+
+    #[test]
+    fn a_row_the_broker_answers_for_is_not_given_up_with_one_dispatcher() {
+        let settings = DispatcherSettings::default();
+        for error in [REAPED, "refused by broker (nack): queue full or limit"] {
+            assert_eq!(exhausted(300, Some(error), &settings), None, "{error}");
+        }
+    }
+
+    #[test]
+    fn without_a_time_of_commit_attempts_decide() {
+        let settings = DispatcherSettings::default();
+        let after = |attempts| verdict(&PublishOutcome::Nacked, attempts, None, &settings);
+        assert!(matches!(after(23), Next::Retry { .. }));
+        assert!(matches!(after(24), Next::Fail { .. }));
+    }
+
+    /// Even for a row that is older than `give_up_after`: whatever the dice say, its attempts last as long as
+    /// a broker's short limit. The chance of less than ten minutes is below one in a million.
+    #[test]
+    fn the_attempts_of_an_old_row_outlast_a_full_queue() {
+        let settings = DispatcherSettings::default();
+        for _ in 0..1_000 {
+            let waits: Duration = (1..settings.attempts_max)
+                .map(|attempts| settings.backoff.delay(attempts))
+                .sum();
+            assert!(waits >= Duration::from_mins(10), "{waits:?}");
+        }
     }
 }

@@ -7,21 +7,18 @@ use std::time::Duration;
 use crate::base::clock::Timestamp;
 use crate::base::text::{cut_bytes, safe};
 use crate::mapping::OutboxLayout;
-use crate::model::ids::{ClaimToken, EventId};
-use crate::model::outbox::{OutboxEvent, OutboxState};
-use crate::store::{Claim, ClaimRequest, FailedAttempt, Reaped, Value};
+use crate::model::ids::{AggregateId, ClaimToken, EventId};
+use crate::model::outbox::{OutboxEvent, OutboxState, REAPED, REAPED_AGAIN};
+use crate::store::{Claim, ClaimRequest, FailedAttempt, Reaped, Unreadable, Value};
 
 use super::db::Db;
 use super::exec::{Row, Session, limit, micros, text};
 use super::fault::{Fault, SqlResult};
-use super::outbox::event_of;
+use super::outbox::{event_of, state_of};
 use super::statement::{IDS_MAX, OutboxStatements, with_ids};
 
 /// Bytes of an error text kept with a row.
 const ERROR_BYTES: usize = 1000;
-/// Why a row is pending again that somebody had claimed.
-const REAPED: &str =
-    "the lease ran out: its dispatcher died or was too slow; it may have been sent";
 /// Position of the database's clock in a claim's rows.
 pub(super) const NOW: usize = 19;
 
@@ -94,11 +91,19 @@ pub(super) async fn finish(
         claimed_at: now,
     };
     for (row, id) in taken.into_iter().zip(ids) {
+        // What can be read of its place in a sequence, for the case that nothing else can.
+        let aggregate_id = row.text_or_null(1).ok().flatten().map(AggregateId::new);
+        let aggregate_version = row.int_or_null(2).ok().flatten();
         match event_of(layout, row) {
             Ok(event) => claim
                 .events
                 .push(claimed(layout, event, &claim.token, lease_until)),
-            Err(fault) => claim.unreadable.push((EventId::new(id), fault.words())),
+            Err(fault) => claim.unreadable.push(Unreadable {
+                event_id: EventId::new(id),
+                aggregate_id,
+                aggregate_version,
+                problem: fault.words(),
+            }),
         }
     }
     claim.events.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -186,7 +191,7 @@ pub async fn reap(db: &Db, rows_max: u32) -> SqlResult<Reaped> {
     for chunk in ids.chunks(IDS_MAX) {
         let mut values = vec![text(&layout.words.pending)];
         if layout.last_error.is_some() {
-            values.push(text(REAPED));
+            values.extend([REAPED, REAPED_AGAIN, REAPED_AGAIN, REAPED].map(text));
         }
         let statement = bind_ids(&statements.reap, chunk, &mut values);
         values.push(text(&layout.words.sending));
@@ -228,6 +233,22 @@ pub async fn complete(db: &Db, token: &ClaimToken, event_ids: &[EventId]) -> Sql
         event_ids,
     )
     .await
+}
+
+/// Where rows stand. By primary key, no locks; what was committed before the call is seen.
+pub async fn states(db: &Db, event_ids: &[EventId]) -> SqlResult<Vec<(EventId, OutboxState)>> {
+    let (layout, statements) = db.outbox().await?;
+    let ids: Vec<String> = event_ids.iter().map(|id| id.as_str().to_owned()).collect();
+    let mut session = db.read().await?;
+    let mut states = Vec::with_capacity(ids.len());
+    for chunk in ids.chunks(IDS_MAX) {
+        let mut values = Vec::new();
+        let statement = bind_ids(&statements.states, chunk, &mut values);
+        for row in session.fetch(&statement, &values).await? {
+            states.push((EventId::new(row.text(0)?), state_of(layout, &row.text(1)?)));
+        }
+    }
+    Ok(states)
 }
 
 /// Gives rows back untried.

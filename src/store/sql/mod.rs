@@ -14,6 +14,7 @@ mod db;
 mod dead_letter;
 mod death;
 mod dialect;
+mod dispatch;
 mod exec;
 mod facts;
 mod fault;
@@ -55,9 +56,8 @@ use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, Outbo
 use crate::model::page::{Cursor, Page};
 
 use super::{
-    Begun, BusinessTx, CheckLevel, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded,
-    ItemStep, MigrationStep, NewOperation, Reaped, Repair, Reservation, Store, StoreError,
-    StoreFacts, StoreProbe, StoreResult,
+    Begun, BusinessTx, CheckLevel, CheckLine, Guarded, ItemStep, MigrationStep, NewOperation,
+    Repair, Reservation, Store, StoreError, StoreFacts, StoreProbe, StoreResult,
 };
 use db::Db;
 use fault::SqlResult;
@@ -297,48 +297,6 @@ impl Store for SqlStore {
     async fn audit_verify(&self) -> StoreResult<Result<i64, ChainFault>> {
         let limit = self.db.timeout.saturating_mul(LONG);
         call!(self, "audit verify", limit, audit::verify, [], [])
-    }
-
-    async fn claim_batch(&self, request: &ClaimRequest) -> StoreResult<Claim> {
-        call!(self, "claim batch", claim::claim_batch, [request], [])
-    }
-
-    async fn complete(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64> {
-        call!(self, "complete", claim::complete, [token, event_ids], [])
-    }
-
-    async fn renew(&self, token: &ClaimToken, lease: Duration) -> StoreResult<u64> {
-        call!(self, "renew", claim::renew, [token], [lease])
-    }
-
-    async fn fail_attempts(
-        &self,
-        token: &ClaimToken,
-        attempts: &[FailedAttempt],
-    ) -> StoreResult<u64> {
-        call!(
-            self,
-            "fail attempts",
-            claim::fail_attempts,
-            [token, attempts],
-            []
-        )
-    }
-
-    async fn give_back(&self, token: &ClaimToken, event_ids: &[EventId]) -> StoreResult<u64> {
-        call!(self, "give back", claim::give_back, [token, event_ids], [])
-    }
-
-    async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim> {
-        call!(self, "claim sequences", sequence::claim, [request], [])
-    }
-
-    async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64> {
-        call!(self, "wake sequences", sequence::wake, [sent], [])
-    }
-
-    async fn reap(&self, limit: u32) -> StoreResult<Reaped> {
-        call!(self, "reap", claim::reap, [], [limit])
     }
 
     async fn begin(&self) -> StoreResult<Box<dyn BusinessTx>> {

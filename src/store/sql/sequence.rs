@@ -1,10 +1,12 @@
 //! Claims in sequence: of each aggregate only rows with no earlier unsent row outside the claim.
 //!
-//! A claim looks at one window of due rows, as many as a batch, and looks up the nearest earlier unsent
-//! row of those that begin an aggregate in it or follow a gap in the versions. A row may go when it has
-//! none, or when that one goes in the same claim. The others are *held*: their time is put off in the same
-//! transaction, so the next claim does not meet them again. So a claim's cost does not depend on how many
-//! rows are held, and each held row costs one look in a while:
+//! A claim locks one window of due rows, as many as a batch. Then it looks up the nearest earlier unsent
+//! row of those that begin an aggregate in it or follow a gap in the versions, in a second statement of
+//! the same transaction: under READ COMMITTED that one sees what was committed while the window was
+//! walked, so a sequence that is committed meanwhile cannot show its second version without its first. A
+//! row may go when it has no earlier one, or when that one goes in the same claim. The others are *held*:
+//! their time is put off in the same transaction, so the next claim does not meet them again. So a
+//! claim's cost does not depend on how many rows are held, and each held row costs one look in a while:
 //!
 //! - behind a failed row: once in [`HELD_BY_FAILED`], and at once when that one went out after all
 //!   ([`wake`]);
@@ -53,26 +55,29 @@ enum Held {
 struct Candidate {
     row: Row,
     id: String,
-    key: String,
-    seq: i64,
+    /// Aggregate and version. A row without has no place in any sequence: it holds nothing, and nothing
+    /// holds it.
+    place: Option<(String, i64)>,
 }
 
 impl Candidate {
     fn of(row: Row) -> SqlResult<Self> {
         Ok(Self {
             id: row.text(0)?,
-            key: row.text(1)?,
-            seq: row.int(2)?,
+            // One that cannot be read must not keep all others back; `finish` tells it.
+            place: row.text(1).ok().zip(row.int(2).ok()),
             row,
         })
     }
 
-    /// The version behind which an earlier row outside the window may be; `None` when there is room for
-    /// none, because the row before it in the window is its predecessor.
-    fn look_after(&self, before: Option<&Self>) -> Option<i64> {
-        match before.filter(|before| before.key == self.key) {
-            None => Some(i64::MIN),
-            Some(before) if self.seq - before.seq > 1 => Some(before.seq),
+    /// What to look for: the aggregate, and between which versions an earlier row outside the window may
+    /// be. `None` when there is room for none, because the row before it in the window is its predecessor.
+    fn look_up(&self, before: Option<&Self>) -> Option<(&str, i64, i64)> {
+        let (key, seq) = self.place.as_ref()?;
+        let before = before.and_then(|before| before.place.as_ref());
+        match before.filter(|(of, _)| of == key) {
+            None => Some((key, i64::MIN, *seq)),
+            Some((_, before)) if seq.saturating_sub(*before) > 1 => Some((key, *before, *seq)),
             Some(_) => None,
         }
     }
@@ -97,7 +102,7 @@ pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
         .into_iter()
         .map(Candidate::of)
         .collect::<SqlResult<Vec<_>>>()?;
-    candidates.sort_by(|a, b| (&a.key, a.seq, &a.id).cmp(&(&b.key, b.seq, &b.id)));
+    candidates.sort_by(|a, b| (&a.place, &a.id).cmp(&(&b.place, &b.id)));
     let outside = holders(&mut session, layout, earlier, &candidates).await?;
     let (free, held) = split(candidates, &outside);
     let held_rows = hold(&mut session, layout, &statements, now, held).await?;
@@ -117,12 +122,12 @@ async fn holders(
     candidates: &[Candidate],
 ) -> SqlResult<HashMap<usize, Held>> {
     let words = &layout.words;
-    let lookups: Vec<(usize, i64, &Candidate)> = candidates
+    let lookups: Vec<(usize, (&str, i64, i64))> = candidates
         .iter()
         .enumerate()
         .filter_map(|(position, candidate)| {
             let before = position.checked_sub(1).and_then(|at| candidates.get(at));
-            Some((position, candidate.look_after(before)?, candidate))
+            Some((position, candidate.look_up(before)?))
         })
         .collect();
     let mut known = HashMap::new();
@@ -132,12 +137,12 @@ async fn holders(
         let last = chunk.last().into_iter().cycle();
         let padded = chunk.iter().chain(last).take(size);
         let mut values = Vec::with_capacity(size * 5);
-        for (position, after, candidate) in padded {
+        for (position, (key, after, seq)) in padded {
             values.extend([
                 limit(*position as u64),
-                text(&candidate.key),
+                text(*key),
                 Value::Int(*after),
-                Value::Int(candidate.seq),
+                Value::Int(*seq),
                 text(&words.sent),
             ]);
         }
@@ -168,12 +173,13 @@ fn split(
     let mut held = Vec::new();
     let mut aggregate: Option<(String, Option<Held>)> = None;
     for (position, candidate) in candidates.into_iter().enumerate() {
+        let key = candidate.place.as_ref().map(|(key, _)| key);
         let inherited = aggregate
             .take()
-            .filter(|(key, _)| *key == candidate.key)
+            .filter(|(of, _)| Some(of) == key)
             .and_then(|(_, by)| by);
         let by = inherited.or_else(|| outside.get(&position).copied());
-        aggregate = Some((candidate.key.clone(), by));
+        aggregate = key.map(|key| (key.clone(), by));
         match by {
             None => free.push(candidate.row),
             Some(by) => held.push((candidate, by)),
@@ -191,9 +197,10 @@ async fn hold(
     held: Vec<(Candidate, Held)>,
 ) -> SqlResult<u64> {
     let mut ids_by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-    let mut behind: HashMap<String, u32> = HashMap::new();
+    let mut behind: HashMap<Option<String>, u32> = HashMap::new();
     for (candidate, by) in held {
-        let before = behind.entry(candidate.key).or_default();
+        let key = candidate.place.map(|(key, _)| key);
+        let before = behind.entry(key).or_default();
         let until = put_off(now, by, *before);
         *before += 1;
         ids_by_time.entry(until).or_default().push(candidate.id);
@@ -276,8 +283,7 @@ mod tests {
         Candidate {
             row: Row(vec![Value::Int(seq)]),
             id: format!("{key}-{seq}"),
-            key: key.to_owned(),
-            seq,
+            place: Some((key.to_owned(), seq)),
         }
     }
 
@@ -295,11 +301,21 @@ mod tests {
         let looked: Vec<_> = (0..candidates.len())
             .map(|n| {
                 let before = n.checked_sub(1).map(|at| &candidates[at]);
-                candidates[n].look_after(before)
+                candidates[n].look_up(before)
             })
             .collect();
-        let start = Some(i64::MIN);
-        assert_eq!(looked, [start, None, Some(2), None, start, None, start]);
+        let start = |key, seq| Some((key, i64::MIN, seq));
+        let gap = Some(("a", 2, 5));
+        let expected = [
+            start("a", 1),
+            None,
+            gap,
+            None,
+            start("b", 2),
+            None,
+            start("c", 9),
+        ];
+        assert_eq!(looked, expected);
         let later = Held::Until(Timestamp::from_micros(7));
         let outside = HashMap::from([(2, later), (4, Held::Failed)]);
         let (free, held) = split(candidates, &outside);

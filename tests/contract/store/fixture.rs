@@ -17,6 +17,8 @@ use redrive::store::{
     BusinessTx, Claim, ClaimRequest, ItemStep, NewOperation, Reservation, Store, Value,
 };
 
+use super::gate::Gate;
+
 /// Databases of one process have different names.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -106,6 +108,15 @@ impl Fixture {
     /// One that may not write.
     pub fn read_only(&self) -> Arc<dyn Store> {
         open(&native(&self.url), true)
+    }
+
+    /// Another, on a server database, through a gate that can hold back what the server answers.
+    pub fn gated(&self) -> (Arc<dyn Store>, Gate) {
+        let server = self.server.as_deref().expect("a server");
+        let place = server.rsplit('@').next().expect("host and port");
+        let gate = Gate::to(place.parse().expect("an address"));
+        let url = self.url.replace(place, &gate.address.to_string());
+        (open(&native(&url), false), gate)
     }
 
     /// With other limits.

@@ -6,10 +6,12 @@ mod compact;
 mod dead_letters;
 mod faults;
 pub mod fixture;
+mod gate;
 mod inbox;
 mod journal;
 mod outbox;
 mod sagas;
+mod sequence;
 mod sessions;
 mod waiting;
 
@@ -70,6 +72,7 @@ cases! {
     outbox::a_row_that_cannot_be_read_is_claimed_beside_the_others,
     outbox::a_sequence_is_claimed_from_its_head,
     outbox::a_failed_head_holds_only_its_own_sequence,
+    sequence::a_sequence_committed_while_a_claim_passes_goes_out_in_order,
     outbox::a_renewed_lease_is_not_expired,
     outbox::rows_given_back_are_untried,
     outbox::p_13_failed_attempts_keep_their_reason,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redrive::model::count::Count;
-use redrive::model::ids::{ClaimToken, EventId};
+use redrive::model::ids::{AggregateId, ClaimToken, EventId};
 use redrive::model::message::{FieldTable, FieldValue, Payload};
 use redrive::model::operation::Verb;
 use redrive::model::outbox::{NewEvent, OutboxState};
@@ -39,6 +39,11 @@ pub async fn events_go_from_pending_to_sent_with_their_bytes(f: &Fixture) {
     assert_eq!(got.row.attempts, Some(1));
     assert_eq!(got.row.claim_token.as_ref(), Some(&taken.token));
     assert_eq!(f.store.complete(&taken.token, &ids_of(&taken)).await, Ok(1));
+    let asked = ["e-1", "nobody"].map(EventId::new);
+    assert_eq!(
+        f.store.outbox_states(&asked).await,
+        Ok(vec![(EventId::new("e-1"), OutboxState::Sent)])
+    );
     let stored = f
         .store
         .outbox_event(&EventId::new("e-1"))
@@ -154,13 +159,19 @@ pub async fn a_row_that_cannot_be_read_is_claimed_beside_the_others(f: &Fixture)
         .await;
     let taken = claim(&f.store, 10).await;
     assert_eq!(taken.events.len(), 2);
-    let [(id, why)] = taken.unreadable.as_slice() else {
+    let [unreadable] = taken.unreadable.as_slice() else {
         panic!("one: {taken:?}")
     };
-    assert_eq!(id.as_str(), "e-2");
+    assert_eq!(unreadable.event_id.as_str(), "e-2");
+    let place = (
+        unreadable.aggregate_id.as_ref().map(AggregateId::as_str),
+        unreadable.aggregate_version,
+    );
+    assert_eq!(place, (Some("order-42"), Some(2)), "what it holds");
+    let why = &unreadable.problem;
     assert!(why.contains("headers"), "{why}");
     let failed = FailedAttempt {
-        event_id: id.clone(),
+        event_id: unreadable.event_id.clone(),
         error: why.clone(),
         retry_after: None,
     };

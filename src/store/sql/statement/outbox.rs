@@ -47,12 +47,14 @@ pub struct OutboxStatements {
     /// The nearest unsent row of an aggregate between two versions. (aggregate, version) backwards from the
     /// upper one: one entry where there is one, else as many as lie between; a consistent read, so it
     /// locks nothing. Bound values, not a correlated subquery: of that no server makes a range. Many are
-    /// joined by UNION ALL. Binds a mark, aggregate, lower and upper version, sent. The error names what
+    /// joined by UNION ALL; run after `claim_due`, it sees what was committed meanwhile. Binds a mark, aggregate, lower and upper version, sent. The error names what
     /// is missing.
     pub earlier: Result<String, String>,
     /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, token (if any), lease (if any), ids,
     /// pending.
     pub claim_mark: String,
+    /// State of rows. Primary key, no locks. Binds ids.
+    pub states: String,
     /// Puts locked rows off. Primary key. Binds the instant, the reason (if kept), ids, pending.
     pub hold: String,
     /// Later rows of an aggregate that were put off. (aggregate, version) from the version on, at most
@@ -64,7 +66,8 @@ pub struct OutboxStatements {
     /// what it returns and waits for nobody. Binds status, limit.
     pub expired: Result<String, String>,
     /// Those rows back to pending, guarded by state and by the database's clock, so that it is right by
-    /// itself. Primary key. Binds pending, the reason (if kept), ids, sending.
+    /// itself. Primary key. Binds pending, the reasons that make it the second, the second and the first
+    /// reason (if kept), ids, sending.
     pub reap: String,
     /// Sent mark, fenced by status and, where there is one, token. Primary key. Binds sent, ids, sending,
     /// token (if any).
@@ -248,6 +251,7 @@ impl OutboxStatements {
                 )?),
             },
             claim_mark: render(&claim_mark(layout))?,
+            states: render("SELECT {id}, {status} FROM {t} WHERE {id} IN ({ids})")?,
             hold: render(&format!(
                 "UPDATE {{t}} SET {{due}} = {{at}}{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?",
                 touch(layout),
@@ -278,8 +282,13 @@ impl OutboxStatements {
                 )?),
             },
             reap: render(&format!(
-                "UPDATE {{t}} SET {{status}} = ?{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
+                "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
                  AND {{lease}} <= {{now}}",
+                if layout.last_error.is_some() {
+                    ", {error} = CASE WHEN {error} IN (?, ?) THEN ? ELSE ? END"
+                } else {
+                    ""
+                },
                 unlease.set,
             ))?,
             complete: render(&format!(
@@ -417,6 +426,7 @@ impl OutboxStatements {
         );
         push("earlier", self.earlier.as_ref().map(String::as_str).ok());
         push("claim_mark", Some(&self.claim_mark));
+        push("states", Some(&self.states));
         push("hold", Some(&self.hold));
         push("held", self.held.as_deref());
         push("wake", self.wake.as_deref());
