@@ -11,7 +11,7 @@ use crate::base::backoff::Backoff;
 
 const PAUSE: Backoff = Backoff {
     base: Duration::from_secs(1),
-    cap: Duration::from_secs(60),
+    cap: Duration::from_mins(1),
 };
 
 pub(crate) fn policy() -> SagaPolicy {
@@ -31,7 +31,7 @@ pub(crate) fn policy() -> SagaPolicy {
                 compensation: None,
             },
         ],
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_mins(1),
         expires: None,
         query: PAUSE,
         queries_max: 3,
@@ -486,32 +486,27 @@ impl World {
     fn advance(&mut self, run: &mut Run, answer: Option<&Answer>) {
         for _ in 0..40 {
             let before = run.saga.clone();
-            match run.advance(self.now) {
-                Action::Ask { step, side } => {
-                    // Who did it says so; else a service may say anything but that.
-                    let truth = self
-                        .done
-                        .contains(&(step, side))
-                        .then_some(Answer::Succeeded);
-                    let is_asked_for = self.commands.contains(&(step, side));
-                    let said = truth
-                        .or_else(|| answer.cloned())
-                        .unwrap_or(if is_asked_for {
-                            Answer::InFlight
-                        } else {
-                            Answer::NotFound
-                        });
-                    let is_away = matches!(said, Answer::Away(_));
-                    run.answer(step, side, said, self.now);
-                    self.sent(&before, run);
-                    if is_away {
-                        return;
-                    }
+            let Action::Ask { step, side } = run.advance(self.now) else {
+                self.sent(&before, run);
+                return;
+            };
+            // Who did it says so; else a service may say anything but that.
+            let truth = self
+                .done
+                .contains(&(step, side))
+                .then_some(Answer::Succeeded);
+            let said = truth.or_else(|| answer.cloned()).unwrap_or_else(|| {
+                if self.commands.contains(&(step, side)) {
+                    Answer::InFlight
+                } else {
+                    Answer::NotFound
                 }
-                _ => {
-                    self.sent(&before, run);
-                    return;
-                }
+            });
+            let is_away = matches!(said, Answer::Away(_));
+            run.answer(step, side, said, self.now);
+            self.sent(&before, run);
+            if is_away {
+                return;
             }
         }
     }

@@ -109,7 +109,7 @@ struct Prepared {
 /// What became of one claimed saga.
 enum Moved {
     /// Committed: where it stands now.
-    Done(Saga),
+    Done(Box<Saga>),
     /// An answer, a person or another coordinator was faster.
     LostRace,
 }
@@ -346,7 +346,7 @@ impl Coordinator {
         match tx.saga_move(&locked.saga, &after, token).await? {
             Guarded::Done => {
                 tx.commit().await?;
-                Ok(Moved::Done(after))
+                Ok(Moved::Done(Box::new(after)))
             }
             Guarded::LostRace => {
                 tx.rollback().await?;
