@@ -231,7 +231,7 @@ impl<'a> History<'a> {
             place::write(tx.as_mut(), &self.saga, (&order, &client(number)), &saga_id).await?;
             match past.event_type {
                 "payment.charge" => {
-                    let key = self.key(&order, RESERVE_STOCK, Side::Forward);
+                    let key = Self::key(&order, RESERVE_STOCK, Side::Forward);
                     self.said(tx.as_mut(), key, Answer::Succeeded).await?;
                 }
                 "order.cancelled" => {
@@ -249,7 +249,7 @@ impl<'a> History<'a> {
         self.event_of(number, past.event_type).await
     }
 
-    fn key(&self, order: &Order, step: &str, side: Side) -> String {
+    fn key(order: &Order, step: &str, side: Side) -> String {
         key_of(TYPE, &order.order_no.to_string(), step, side)
     }
 
@@ -269,7 +269,7 @@ impl<'a> History<'a> {
 
     /// Stock held for an order.
     async fn reserved(&self, order: &Order) -> StoreResult<()> {
-        let key = self.key(order, RESERVE_STOCK, Side::Forward);
+        let key = Self::key(order, RESERVE_STOCK, Side::Forward);
         let mut tx = self.inventory.begin().await?;
         inventory::reserve(tx.as_mut(), order, &key).await?;
         tx.commit().await
