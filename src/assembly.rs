@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
+use crate::alert::AlertHook;
+use crate::alert::command::CommandHook;
+use crate::alert::webhook::WebhookHook;
 use crate::base::clock::Clock;
 use crate::broker::Broker;
 use crate::broker::embedded::EmbeddedBroker;
 use crate::broker::rabbitmq::{Limits, RabbitBroker};
-use crate::config::{ConfigError, Context, Environment};
+use crate::config::{AlertTarget, ConfigError, Context, Environment};
 use crate::model::ids::ConsumerName;
 use crate::observe::Observer;
 use crate::operate::Operator;
@@ -75,10 +78,12 @@ impl Services {
             .iter()
             .map(|service| SqlStore::connect(service, &context.thresholds, read_only))
             .collect::<Result<Vec<_>, _>>()?;
+        let alerts = alerts(&context)?;
         let ports = Ports {
             context,
             stores,
             broker,
+            alerts,
             clock: Clock::System,
         };
         Ok(Self {
@@ -114,7 +119,7 @@ impl Services {
         }
     }
 
-    /// The named workers (`dispatcher`, `collector`, `consumer`) for every service that has their
+    /// The named workers (`pipeline::WORKERS`) for every service that has their
     /// part. Consumers only in a sandbox: elsewhere the effect is the service's own code.
     ///
     /// # Errors
@@ -158,6 +163,23 @@ impl Services {
             broker.close().await;
         }
     }
+}
+
+/// Who the context wants to be told about deaths.
+fn alerts(context: &Context) -> Result<Option<Arc<dyn AlertHook>>, ConfigError> {
+    let Some(settings) = &context.on_death else {
+        return Ok(None);
+    };
+    Ok(match &settings.target {
+        AlertTarget::Command(words) => words.split_first().map(|(program, arguments)| {
+            let hook: Arc<dyn AlertHook> =
+                Arc::new(CommandHook::new(program, arguments, settings.time_limit));
+            hook
+        }),
+        AlertTarget::Webhook { url, host } => {
+            Some(Arc::new(WebhookHook::new(url, host, settings.time_limit)?))
+        }
+    })
 }
 
 /// The context's broker. `embedded:NAME` lives in this process and starts empty.

@@ -6,6 +6,7 @@
 //! [`assembly`], and the two faces [`cli`] and [`tui`]. Who may know whom is checked by
 //! `tests/tidy.rs` and explained in `docs/ARCHITECTURE.md`.
 
+pub mod alert;
 pub mod assembly;
 pub mod base;
 pub mod broker;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::alert::AlertHook;
 use crate::base::clock::Clock;
 use crate::broker::Broker;
 use crate::config::Context;
@@ -16,6 +17,8 @@ pub struct Ports {
     pub stores: Vec<Arc<dyn Store>>,
     /// The broker, if the context names one.
     pub broker: Option<Arc<dyn Broker>>,
+    /// Who is told about deaths, if the context names somebody.
+    pub alerts: Option<Arc<dyn AlertHook>>,
     /// Our clock.
     pub clock: Clock,
 }

@@ -14,11 +14,15 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("config", &["base", "model", "mapping"]),
     ("store", &["base", "model", "mapping", "config"]),
     ("broker", &["base", "model", "config"]),
-    ("ports.rs", &["base", "model", "config", "store", "broker"]),
+    (
+        "ports.rs",
+        &["alert", "base", "model", "config", "store", "broker"],
+    ),
+    ("alert", &["base", "model", "config"]),
     (
         "pipeline",
         &[
-            "base", "model", "mapping", "config", "store", "broker", "ports",
+            "alert", "base", "model", "mapping", "config", "store", "broker", "ports",
         ],
     ),
     (
@@ -42,7 +46,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (
         "assembly.rs",
         &[
-            "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
+            "alert", "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
             "observe", "operate", "sandbox",
         ],
     ),
@@ -66,13 +70,15 @@ const ADAPTERS: &[(&str, &str)] = &[
     ("store::sql", "store"),
     ("broker::rabbitmq", "broker"),
     ("broker::embedded", "broker"),
+    ("alert::command", "alert"),
+    ("alert::webhook", "alert"),
 ];
 
 /// Crates that live in one place.
 const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("sqlx", &["store/sql"]),
     ("lapin", &["broker/rabbitmq"]),
-    ("reqwest", &["broker/rabbitmq"]),
+    ("reqwest", &["broker/rabbitmq", "alert/webhook.rs"]),
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("clap", &["cli", "main.rs"]),
@@ -127,6 +133,7 @@ const REGISTRIES: &[Registry] = &[
         slice: "WORKERS",
         helpers: &[
             "absent",
+            "alerter",
             "supervisor",
             "subscription",
             "headers",

@@ -6,6 +6,7 @@ use crate::assembly::Flow;
 use crate::base::human;
 use crate::base::text::safe;
 use crate::model::count::Count;
+use crate::model::waiting::WaitingSummary;
 use crate::observe::snapshot::{FlowSnapshot, HealthSnapshot, ServerHealth, Unread};
 
 use super::envelope::Answer;
@@ -190,6 +191,12 @@ fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: 
             safe(&hop.queue),
             number(hop.consumers),
         ));
+    }
+    for hop in &flow.consumers {
+        if let Some(told) = hop.waiting.as_ref().and_then(WaitingSummary::told) {
+            let consumer = safe(&hop.consumer);
+            answer.head.push(format!("waiting {consumer}: {told}"));
+        }
     }
     let dead = flow
         .dead_open

@@ -15,8 +15,8 @@ use super::failure::{Failure, Outcome};
 use super::session::Session;
 use super::table::{Cell, Column, Table, flexible, left};
 
-/// How long stopping may take: a batch in flight, then giving back what is held.
-const DRAIN: Duration = Duration::from_secs(30);
+/// How long a stop waits for a batch in flight, before what is held is given back.
+const LAST_PASS: Duration = Duration::from_secs(20);
 
 /// Arguments of `worker`.
 #[derive(Debug, Args)]
@@ -122,6 +122,7 @@ async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
             "starting"
         );
     }
+    let drain = workers.iter().map(|worker| worker.drain_limit()).max();
     let status = Supervisor::start(workers, &tasks);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -129,7 +130,7 @@ async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
         _ = hangup.recv() => {}
     }
     tracing::info!("stopping: finishing the batch in hand and giving the rest back");
-    let is_drained = tasks.stop(DRAIN).await;
+    let is_drained = tasks.stop(LAST_PASS + drain.unwrap_or_default()).await;
     for worker in status.borrow().iter() {
         let totals: Vec<_> = worker
             .totals

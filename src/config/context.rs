@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::section::Section;
 use super::{
-    ConfigError, Context, Environment, OwnerRule, Thresholds, consuming, dispatcher, retention,
-    service, url,
+    ConfigError, Context, Environment, OwnerRule, Thresholds, alerting, consuming, dispatcher,
+    retention, service, url,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -38,6 +38,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "dispatcher",
         "consumer",
         "retention",
+        "on_death",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -75,6 +76,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         dispatcher,
         consumer,
         retention,
+        on_death: alerting::read(section)?,
     };
     Ok(context)
 }

@@ -1,6 +1,7 @@
 //! One validated [`Config`] from a TOML file, the environment and flags (product.md section 8).
 //! The types live here; reading, `${VAR}`, secret commands and validation in `load`.
 
+pub mod alerting;
 pub mod consuming;
 mod context;
 mod dispatcher;
@@ -27,6 +28,7 @@ use crate::base::secret::SecretUrl;
 use crate::model::ids::ConsumerName;
 use crate::model::operation::Verb;
 
+pub use alerting::{AlertSettings, AlertTarget};
 pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
 pub use retention::RetentionSettings;
@@ -109,6 +111,8 @@ pub struct Context {
     pub consumer: ConsumerLimits,
     /// How inbox rows are forgotten.
     pub retention: RetentionSettings,
+    /// Who is told about deaths.
+    pub on_death: Option<AlertSettings>,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::load::Loaded;
-use super::{Context, Service, duration};
+use super::{AlertTarget, Context, Service, duration};
 
 /// One value in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,6 +84,20 @@ impl List<'_> {
             self.add(at("owner"), Some(rule.owner.clone()));
         }
         self.limits(context, &path);
+        if let Some(hook) = &context.on_death {
+            let (key, value) = match &hook.target {
+                // Arguments may hold a token.
+                AlertTarget::Command(words) => (
+                    "command",
+                    format!("[{:?}, …]", words.first().map_or("", String::as_str)),
+                ),
+                AlertTarget::Webhook { host, .. } => ("webhook", format!("{host}/***")),
+            };
+            let at = |name: &str| format!("{path}.on_death.{name}");
+            self.add(at(key), Some(value));
+            self.add(at("every"), Some(duration::show(hook.every)));
+            self.add(at("time_limit"), Some(duration::show(hook.time_limit)));
+        }
         for (index, service) in context.services.iter().enumerate() {
             self.service(service, &format!("{path}.services[{index}]"));
         }

@@ -375,3 +375,96 @@ fn the_file_is_looked_for_in_order() {
     let unreadable = load(None, &named).expect_err("not there");
     assert_eq!(unreadable.origin, "/nowhere.toml");
 }
+
+#[test]
+fn the_consumers_limits_are_read_and_contradictions_refused() {
+    let lines =
+        "consumer = { lanes = 2, retry_delays = [\"250ms\", \"1m\"], time_limit = \"20s\" }";
+    let config = with(lines, SERVICE).expect("valid");
+    let limits = &config.contexts[0].consumer;
+    assert_eq!((limits.lanes, limits.prefetch), (2, 50));
+    let delays = [Duration::from_millis(250), Duration::from_mins(1)];
+    assert_eq!(limits.retry_delays, delays);
+    for (lines, told) in [
+        ("consumer = { lanes = 99 }", "use 1 to 6"),
+        ("consumer = { retry_delays = [\"0s\"] }", "zero"),
+        ("consumer = { retry_delays = [\"5\"] }", "has no unit"),
+        ("consumer = { time_limit = \"1s\" }", "statement_timeout 3s"),
+        ("consumer = { attempts = 3 }", "is not a known key"),
+    ] {
+        let error = with(lines, SERVICE).expect_err(lines).to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn n_05_a_queue_whose_retry_queue_would_have_too_long_a_name_is_refused() {
+    let service = |queue: &str| {
+        format!(
+            "database = \"sqlite:a.db\"\ninbox = {{ consumer = \"a\", queue = \"{queue}\" }}\n\
+             dead_letters = {{ queues = [\"dlq\"] }}"
+        )
+    };
+    // 255 bytes less `.retry.30000`.
+    assert!(with("", &service(&"x".repeat(243))).is_ok());
+    let error = with("", &service(&"x".repeat(244))).expect_err("too long");
+    assert!(error.to_string().contains("256 bytes"), "{error}");
+    // Bytes count, not characters.
+    let odd = format!("{}x", "é".repeat(127));
+    let error = with("", &service(&odd)).expect_err("too long");
+    assert!(error.to_string().contains("shorter queue name"), "{error}");
+    let none = "consumer = { retry_delays = [] }";
+    assert!(with(none, &service(&odd)).is_ok(), "no name is made of it");
+    let parked = service("q").replace("\"dlq\"", &format!("\"{}\"", "y".repeat(250)));
+    let error = with("", &parked).expect_err("too long");
+    assert!(error.to_string().contains(".parked"), "{error}");
+}
+
+#[test]
+fn i_01_dead_letters_may_not_be_replayed_for_longer_than_the_inbox_remembers() {
+    let lines = |window: &str| {
+        format!("inbox_retention = \"7d\"\nretention = {{ replay_window = \"{window}\" }}")
+    };
+    let config = with(&lines("7d"), SERVICE).expect("valid");
+    let window = config.contexts[0].retention.replay_window;
+    assert_eq!(window, Some(Duration::from_hours(7 * 24)));
+    let error = with(&lines("10d"), SERVICE)
+        .expect_err("too long")
+        .to_string();
+    assert!(error.contains("for 10d, inbox_retention is 7d"), "{error}");
+    assert!(error.contains("take effect twice"), "{error}");
+}
+
+#[test]
+fn x_05_an_alert_hook_is_read_and_its_secret_never_shown() {
+    let hook = "on_death = { webhook = \"https://alerts.internal:8443/hook/S3CRET-42\" }";
+    let text = format!(
+        "[contexts.a]\nenvironment = \"sandbox\"\n{hook}\n[[contexts.a.services]]\nname = \"orders\"\n{SERVICE}\n"
+    );
+    let loaded = parse("f", &text, &env, Secrets::All).expect("valid");
+    let shown = super::show::settings(&loaded);
+    let webhook = shown
+        .iter()
+        .find(|setting| setting.key == "contexts.a.on_death.webhook")
+        .expect("shown");
+    let value = webhook.value.as_deref();
+    assert_eq!(value, Some("https://alerts.internal:8443/***"));
+    assert!(!format!("{shown:?}{:?}", loaded.config).contains("S3CRET"));
+    for (lines, told) in [
+        ("on_death = { }", "says nobody to tell"),
+        ("on_death = { command = [] }", "names no program"),
+        (
+            "on_death = { webhook = \"ftp://S3CRET-42/x\" }",
+            "neither http: nor https:",
+        ),
+        ("on_death = { webhook = \"S3CRET-42\" }", "is not a URL"),
+        (
+            "on_death = { webhook = \"https://a/S3CRET-42\", command = [\"b\"] }",
+            "together with `command`",
+        ),
+    ] {
+        let error = with(lines, SERVICE).expect_err(lines).to_string();
+        assert!(error.contains(told), "{error}");
+        assert!(!error.contains("S3CRET"), "{error}");
+    }
+}

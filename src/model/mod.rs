@@ -1,6 +1,7 @@
 //! The nouns of a message pipeline and their legal transitions. Pure: no I/O, no async, no SQL and
 //! no AMQP client.
 
+pub mod alert;
 pub mod audit;
 pub mod count;
 pub mod dead_letter;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::base::clock::Timestamp;
+use crate::base::human;
 
 use super::count::Count;
 use super::ids::{AggregateId, ConsumerName, EventId};
@@ -81,6 +82,47 @@ pub struct WaitingEvent {
     pub deadline_at: Timestamp,
     /// The message as it came.
     pub message: Message,
+}
+
+/// Waiting events that were looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaitingFound {
+    /// Those that can be read, in the order that was asked for.
+    pub events: Vec<WaitingEvent>,
+    /// Those that cannot, and why: they must not hide the others.
+    pub unreadable: Vec<(EventId, String)>,
+}
+
+impl WaitingFound {
+    /// True when there was no row at all.
+    pub const fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.unreadable.is_empty()
+    }
+}
+
+impl WaitingSummary {
+    /// `3 wait for an earlier version, the oldest 4m, last tried 2m ago`; `None` when nothing waits.
+    pub fn told(&self) -> Option<String> {
+        let verb = match self.count {
+            count if count.is_zero() => return None,
+            Count::Exact(1) => "waits",
+            _ => "wait",
+        };
+        let age = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "?".to_owned(), |s| human::age(s.max(0.0)))
+        };
+        let end = match self.next_deadline_s {
+            Some(left) if left > 0.0 => format!(", the next dead letter in {}", human::age(left)),
+            Some(_) => ", overdue".to_owned(),
+            None => String::new(),
+        };
+        Some(format!(
+            "{} {verb} for an earlier version, the oldest {}, last tried {} ago{end}",
+            self.count,
+            age(self.oldest_s),
+            age(self.untried_s)
+        ))
+    }
 }
 
 /// What waits in one consumer's database.

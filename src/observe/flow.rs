@@ -188,8 +188,12 @@ impl Observer {
         let recent = self
             .reader
             .store(&service.name, "inbox", store.inbox_recent(INBOX_WINDOW));
-        let (depth, recent) = tokio::join!(self.depth(&inbox.queue), recent);
+        let waiting = self
+            .reader
+            .store(&service.name, "waiting events", store.waiting_summary());
+        let (depth, recent, waiting) = tokio::join!(self.depth(&inbox.queue), recent, waiting);
         let mut unread = Vec::new();
+        let waiting = waiting.map_err(|reason| unread.push(reason)).ok().flatten();
         let depth = match depth {
             Ok(Some(depth)) => Some(depth),
             Ok(None) => {
@@ -224,6 +228,7 @@ impl Observer {
             inbox_per_s: rows.map(|rows| to_rate(rows) / INBOX_WINDOW.as_secs_f64()),
             lag_s,
             dead_open: None,
+            waiting,
         };
         (flow, unread)
     }

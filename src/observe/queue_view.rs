@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use crate::broker::{Binding, BrokerOverview, QueueFacts};
 use crate::config::Context;
+use crate::model::dead_letter::work_queue_of;
 use crate::model::filter::{FieldText, Fields, FilterKind};
 
 use super::snapshot::QueueView;
@@ -65,6 +66,7 @@ pub(super) fn configured(context: &Context) -> Vec<String> {
 pub(super) enum Role {
     Work,
     DeadLetters,
+    Retry,
     Other,
 }
 
@@ -73,17 +75,16 @@ impl Role {
         match self {
             Self::Work => "work",
             Self::DeadLetters => "dlq",
+            Self::Retry => "retry",
             Self::Other => "other",
         }
     }
 }
 
 pub(super) fn role(context: &Context, queue: &str) -> Role {
-    let is_work = |service: &crate::config::Service| {
-        service
-            .inbox
-            .as_ref()
-            .is_some_and(|inbox| inbox.queue == queue)
+    let is_work_queue = |name: &str| {
+        let mut inboxes = context.services.iter().filter_map(|s| s.inbox.as_ref());
+        inboxes.any(|inbox| inbox.queue == name)
     };
     let is_dead = |service: &crate::config::Service| {
         service
@@ -91,10 +92,12 @@ pub(super) fn role(context: &Context, queue: &str) -> Role {
             .as_ref()
             .is_some_and(|part| part.queues.iter().any(|name| name == queue))
     };
-    if context.services.iter().any(is_work) {
+    if is_work_queue(queue) {
         Role::Work
     } else if context.services.iter().any(is_dead) {
         Role::DeadLetters
+    } else if work_queue_of(queue).is_some_and(is_work_queue) {
+        Role::Retry
     } else {
         Role::Other
     }
@@ -167,6 +170,10 @@ fn consumer_warning(facts: &QueueFacts, role: Role) -> Option<String> {
         (0, ready, Role::DeadLetters) if ready > 0 => Some(format!(
             "{ready} not collected and no collector is attached"
         )),
+        // Emptied by time alone.
+        (1.., _, Role::Retry) => {
+            Some("has a consumer: messages are taken before their time".to_owned())
+        }
         _ => None,
     }
 }

@@ -15,6 +15,7 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::Saga;
+use crate::model::waiting::WaitingSummary;
 pub use crate::store::StoreFacts;
 
 /// A part that could not be read.
@@ -256,6 +257,8 @@ pub struct ConsumerFlow {
     pub lag_s: Option<f64>,
     /// Open dead letters of this service.
     pub dead_open: Option<Count>,
+    /// Events that wait for an earlier version; `None` = nothing can wait there, or not known.
+    pub waiting: Option<WaitingSummary>,
 }
 
 // The faces may not see the ports; what they draw of them comes through here.

@@ -9,13 +9,14 @@ use super::test_support::{
 };
 use crate::broker::{Broker, NewQueue, Topology};
 use crate::config::Environment;
-use crate::model::dead_letter::DeadLetterStatus;
+use crate::model::dead_letter::{DeadLetterStatus, NewDeath};
 use crate::model::ids::{ClaimToken, ConsumerName, OperationId};
 use crate::model::message::{FieldValue, Payload};
 use crate::model::operation::{ItemState, OperationState, Verb};
 use crate::model::outbox::OutboxState;
 use crate::pipeline::headers::REPLAYS;
 use crate::pipeline::test_support::{Meddler, new_event};
+use crate::store::inbox::ArchiveRequest;
 use crate::store::{
     Begun, ClaimRequest, FailedAttempt, Guarded, ItemStep, NewOperation, Reservation,
 };
@@ -1029,4 +1030,84 @@ async fn h_03_a_second_rejection_has_a_well_formed_history_of_its_own() {
         dead.properties.headers.get("x-first-death-queue"),
         Some(&FieldValue::text(QUEUE))
     );
+}
+
+#[tokio::test]
+async fn r_11_a_replay_names_later_events_that_were_processed_and_those_that_wait() {
+    let scene = Scene::new().await;
+    let event = |version: i64| {
+        let mut event = new_event("order.changed", &format!(r#"{{"v":{version}}}"#));
+        event.aggregate_id = "order-42".into();
+        event.aggregate_version = version;
+        event
+    };
+    let keyed = |death: &mut NewDeath, version: i64| {
+        death.aggregate_id = Some("order-42".into());
+        death.aggregate_version = Some(version);
+    };
+    // Newest first, as a list may show them.
+    for version in [8, 6] {
+        let processed = event(version);
+        scene.bench.append("orders", &processed).await;
+        scene.processed(CONSUMER, &processed).await;
+    }
+    let seven = scene.dead_event(&event(7), |death| keyed(death, 7)).await;
+    let five = scene.dead_event(&event(5), |death| keyed(death, 5)).await;
+    let plan = scene.operator.plan(&five.replay()).await.expect("plans");
+    let told = line(&plan, "sequence");
+    assert_eq!(told.level, Level::Warning);
+    assert_eq!(
+        told.text,
+        "later events of order-42 were already processed (v6, v8); v7 of this key waits behind it"
+    );
+    let plan = scene.operator.plan(&seven.replay()).await.expect("plans");
+    let told = &line(&plan, "sequence").text;
+    assert!(
+        told.starts_with("v5 of key order-42 died before it: replay that first"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn i_01_what_the_inbox_has_forgotten_is_not_replayed_as_if_it_were_new() {
+    let scene = Scene::with(|context| context.inbox_retention = None).await;
+    let letter = scene.dead().await;
+    scene.processed(CONSUMER, &letter.event).await;
+    // Somebody forces the archiver past the letter, as a cleaning job of one's own would.
+    let forget = ArchiveRequest {
+        consumer: CONSUMER.into(),
+        keep: Duration::ZERO,
+        rows_max: 10,
+        archive: true,
+    };
+    let store = scene.bench.store(CONSUMER);
+    let aged = "UPDATE consumer_inbox SET processed_at = processed_at - 1000000";
+    scene.bench.execute(CONSUMER, aged).await;
+    assert_eq!(store.archive_inbox(&forget).await.expect("moves").rows, 1);
+    let plan = scene.operator.plan(&letter.replay()).await.expect("plans");
+    let told = line(&plan, "inbox_absent");
+    assert_eq!(told.level, Level::Refusal);
+    assert!(told.text.contains("the archive has the row"), "{told:?}");
+    // Without an archive only the horizon is left: refused unless told in words.
+    scene
+        .bench
+        .execute(CONSUMER, "DELETE FROM consumer_inbox_archive")
+        .await;
+    scene
+        .bench
+        .execute(
+            CONSUMER,
+            "UPDATE inbox_horizons SET horizon_at = horizon_at + 3600000000",
+        )
+        .await;
+    let plan = scene.operator.plan(&letter.replay()).await.expect("plans");
+    assert_eq!(level(&plan, "inbox_retention"), Level::Overridable);
+    let told = &line(&plan, "inbox_retention").text;
+    assert!(
+        told.contains("duplicate protection no longer applies"),
+        "{told}"
+    );
+    let overriding = letter.replay_overriding("inbox_retention");
+    let plan = scene.operator.plan(&overriding).await.expect("plans");
+    assert_eq!(level(&plan, "inbox_retention"), Level::Warning);
 }

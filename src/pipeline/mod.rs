@@ -2,6 +2,7 @@
 //! pure functions; what it waits for has a limit.
 
 mod absent;
+mod alerter;
 pub mod consumer;
 mod copy;
 pub mod dead_letter_collector;
@@ -97,6 +98,10 @@ pub trait Worker: Send {
     async fn run_once(&mut self) -> Report;
     /// Gives back what is held (leases, unacknowledged messages) before stopping.
     async fn drain(&mut self);
+    /// How long [`Worker::drain`] may take: a loop that is stopped waits that long for it.
+    fn drain_limit(&self) -> Duration {
+        Duration::from_secs(10)
+    }
     /// Pause after a pass that found nothing to do.
     fn idle(&self) -> Duration {
         Duration::from_millis(200)
@@ -268,14 +273,15 @@ fn make_reaper(part: &Part<'_>) -> Made {
 
 #[expect(clippy::unnecessary_wraps, reason = "every kind is made the same way")]
 fn make_collector(part: &Part<'_>) -> Made {
-    Ok(part.service.dead_letters.as_ref().map(|_| {
-        Box::new(Collector::new(
-            &part.ports.context,
-            part.service,
-            part.connected(),
-            &part.ports.clock,
-        )) as Box<dyn Worker>
-    }))
+    if part.service.dead_letters.is_none() {
+        return Ok(None);
+    }
+    let context = &part.ports.context;
+    let mut collector = Collector::new(context, part.service, part.connected(), &part.ports.clock);
+    if let (Some(hook), Some(settings)) = (&part.ports.alerts, &context.on_death) {
+        collector = collector.telling(Arc::clone(hook), settings.every);
+    }
+    Ok(Some(Box::new(collector)))
 }
 
 fn make_saga_coordinator(part: &Part<'_>) -> Made {

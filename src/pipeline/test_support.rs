@@ -47,6 +47,7 @@ impl Bench {
             .map(|service| open(&context, service))
             .collect();
         let ports = Ports {
+            alerts: None,
             context,
             stores,
             broker: Some(broker.clone()),

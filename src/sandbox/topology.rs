@@ -112,6 +112,7 @@ pub fn demo_context(directory: &Path) -> Context {
             archive: false,
             ..RetentionSettings::default()
         },
+        on_death: None,
     }
 }
 

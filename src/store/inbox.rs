@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::base::clock::Timestamp;
 use crate::model::ids::{AggregateId, ConsumerName, EventId};
 use crate::model::inbox::InboxRow;
-use crate::model::waiting::{WaitingEvent, WaitingSummary};
+use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 
 use super::{Guarded, StoreResult};
 
@@ -47,18 +47,15 @@ pub trait InboxStore: Send + Sync {
     ) -> StoreResult<Option<WaitingEvent>>;
     /// Waiting events of any sequence whose turn it is, in order within each: what a worker that died
     /// after a commit left behind.
-    async fn ready_waiting(
-        &self,
-        consumer: &ConsumerName,
-        limit: u32,
-    ) -> StoreResult<Vec<WaitingEvent>>;
+    async fn ready_waiting(&self, consumer: &ConsumerName, limit: u32)
+    -> StoreResult<WaitingFound>;
     /// Takes waiting events whose deadline is over, for `lease`, on the database's clock.
     async fn take_overdue(
         &self,
         consumer: &ConsumerName,
         limit: u32,
         lease: Duration,
-    ) -> StoreResult<Vec<WaitingEvent>>;
+    ) -> StoreResult<WaitingFound>;
     /// Removes a waiting event of which a copy went on, unless it was tried again since it had
     /// `attempts`.
     async fn remove_waiting(

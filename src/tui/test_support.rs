@@ -102,6 +102,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         thresholds: Thresholds::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),
@@ -201,6 +202,7 @@ fn consumer(service: &str, queue: &str, ready: u64, consumers: u64, dead: u64) -
         inbox_per_s: Some(if consumers == 0 { 0.0 } else { 118.4 }),
         lag_s: Some(if consumers == 0 { 1_080.0 } else { 0.2 }),
         dead_open: Some(Count::Exact(dead)),
+        waiting: None,
     }
 }
 

@@ -6,4 +6,6 @@
 )]
 
 mod broker;
+mod consumer;
+mod kept;
 mod store;

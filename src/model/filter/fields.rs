@@ -160,7 +160,7 @@ const QUEUES: &[FieldSpec] = &[
     words(
         "role",
         "what the configuration uses it for",
-        &["work", "dlq", "other"],
+        &["work", "dlq", "retry", "other"],
     ),
     text("consumer", "consumer whose inbox reads it"),
     number("ready", "messages ready"),

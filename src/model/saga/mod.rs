@@ -210,6 +210,14 @@ impl SagaStep {
         }
     }
 
+    /// True when neither side stands elsewhere.
+    pub fn is_where(&self, other: &Self) -> bool {
+        (self.forward, self.compensation, self.attempts)
+            == (other.forward, other.compensation, other.attempts)
+            && self.event_id == other.event_id
+            && self.conflict == other.conflict
+    }
+
     /// The side that is worked on: the compensating one once it is needed.
     pub const fn side(&self) -> Side {
         let is_undoing = matches!(self.forward, StepState::Succeeded)
@@ -274,6 +282,27 @@ impl Saga {
         self.attention.is_some()
             || self.failures > 0
             || matches!(self.state, SagaState::CompensationFailed)
+    }
+
+    /// True when only timers and counters of questions differ: nothing that a person or a coordinator
+    /// decided on has moved, so the version stays.
+    pub fn is_where(&self, other: &Self) -> bool {
+        let place = |saga: &Self| {
+            (
+                saga.state,
+                saga.expires_at,
+                saga.attention.clone(),
+                saga.owner.clone(),
+                saga.evidence.clone(),
+            )
+        };
+        place(self) == place(other)
+            && self.steps.len() == other.steps.len()
+            && self
+                .steps
+                .iter()
+                .zip(&other.steps)
+                .all(|(step, other)| step.is_where(other))
     }
 
     /// The step with this number.

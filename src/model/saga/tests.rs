@@ -11,7 +11,7 @@ use crate::base::backoff::Backoff;
 
 const PAUSE: Backoff = Backoff {
     base: Duration::from_secs(1),
-    cap: Duration::from_secs(60),
+    cap: Duration::from_mins(1),
 };
 
 pub(crate) fn policy() -> SagaPolicy {
@@ -31,7 +31,7 @@ pub(crate) fn policy() -> SagaPolicy {
                 compensation: None,
             },
         ],
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_mins(1),
         expires: None,
         query: PAUSE,
         queries_max: 3,
@@ -701,20 +701,16 @@ impl World {
     fn advance(&mut self, run: &mut Run, lie: Option<Lie>) {
         for _ in 0..40 {
             let before = run.saga.clone();
-            match run.advance(self.now) {
-                Action::Ask { step, side } => {
-                    let said = self.asked(run, (step, side), lie);
-                    let is_away = matches!(said, Answer::Away(_));
-                    run.answer(step, side, said, self.now);
-                    self.sent(&before, run);
-                    if is_away {
-                        return;
-                    }
-                }
-                _ => {
-                    self.sent(&before, run);
-                    return;
-                }
+            let Action::Ask { step, side } = run.advance(self.now) else {
+                self.sent(&before, run);
+                return;
+            };
+            let said = self.asked(run, (step, side), lie);
+            let is_away = matches!(said, Answer::Away(_));
+            run.answer(step, side, said, self.now);
+            self.sent(&before, run);
+            if is_away {
+                return;
             }
         }
     }

@@ -30,7 +30,7 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim};
-use crate::model::waiting::{WaitingEvent, WaitingSummary};
+use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{
@@ -197,7 +197,7 @@ impl InboxStore for FakeStore {
     ) -> StoreResult<Option<WaitingEvent>> {
         self.unused()
     }
-    async fn ready_waiting(&self, _: &ConsumerName, _: u32) -> StoreResult<Vec<WaitingEvent>> {
+    async fn ready_waiting(&self, _: &ConsumerName, _: u32) -> StoreResult<WaitingFound> {
         self.unused()
     }
     async fn take_overdue(
@@ -205,7 +205,7 @@ impl InboxStore for FakeStore {
         _: &ConsumerName,
         _: u32,
         _: Duration,
-    ) -> StoreResult<Vec<WaitingEvent>> {
+    ) -> StoreResult<WaitingFound> {
         self.unused()
     }
     async fn remove_waiting(&self, _: &ConsumerName, _: &EventId, _: i64) -> StoreResult<Guarded> {
@@ -588,6 +588,7 @@ impl World {
         broker.queue_depth("inventory.orders.dlq", 0, 1);
         let stores: Vec<Arc<dyn Store>> = vec![orders.clone(), inventory.clone()];
         let ports = Ports {
+            alerts: None,
             context: Arc::new(context()),
             stores,
             broker: Some(broker.clone()),
@@ -655,5 +656,6 @@ fn context() -> Context {
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }

@@ -228,3 +228,29 @@ async fn later_pages_do_not_repeat_the_configured_queues() {
         .collect();
     assert_eq!(names, ["zzz"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_queue_is_emptied_by_time_and_not_by_a_consumer() {
+    let world = World::new();
+    let retry = |consumers| QueueFacts {
+        name: "inventory.orders.retry.5000".to_owned(),
+        ready: Some(12),
+        consumers: Some(consumers),
+        ..work()
+    };
+    let other = QueueFacts {
+        name: "somebody.else.retry.5000".to_owned(),
+        ..retry(0)
+    };
+    let snapshot = look(&world, vec![work(), retry(0), other.clone()]).await;
+    let waiting = queue(&snapshot, &retry(0).name);
+    assert_eq!(waiting.role, "retry");
+    assert_eq!(waiting.warnings, Vec::<String>::new());
+    assert_eq!(queue(&snapshot, &other.name).role, "other");
+    let snapshot = look(&world, vec![work(), retry(1)]).await;
+    let told = &queue(&snapshot, &retry(1).name).warnings;
+    assert_eq!(
+        told,
+        &["has a consumer: messages are taken before their time"]
+    );
+}

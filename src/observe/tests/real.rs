@@ -73,6 +73,7 @@ async fn open(folder: &std::path::Path) -> Ports {
     };
     broker.declare(&topology).await.expect("declares");
     Ports {
+        alerts: None,
         context,
         stores,
         broker: Some(broker),

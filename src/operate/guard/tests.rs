@@ -38,6 +38,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }
 

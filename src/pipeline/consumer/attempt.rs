@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 use tokio::time::sleep;
 
+use super::blame::Step;
 use super::event::{Outcome, Received};
 use super::letter::{Arrived, Death};
 use super::sequence::{Place, Sequence, sequence_of};
@@ -15,7 +16,7 @@ use crate::model::ids::AggregateId;
 use crate::model::inbox::InboxInsert;
 use crate::model::waiting::{NewWaiting, Parked};
 use crate::pipeline::panic_text;
-use crate::store::{BusinessTx, Guarded};
+use crate::store::{BusinessTx, Guarded, StoreError};
 
 /// The handler's statements have run, nothing is committed.
 const BEFORE_COMMIT: &str = "consumer.before_commit";
@@ -38,12 +39,14 @@ pub(super) enum Handled {
     Later(String),
     /// To the dead-letter queue.
     Dead(Death),
+    /// It can be neither done nor given up, and is not to blame: to be kept.
+    Held(String),
     /// The database is away.
     Away(String),
 }
 
 /// What one try came to.
-enum Tried {
+pub(super) enum Tried {
     Over(Handled),
     /// A lock was met: again at once.
     Again(String),
@@ -74,7 +77,7 @@ impl Work {
         };
         let mut tx = match self.store.begin().await {
             Ok(tx) => tx,
-            Err(error) => return tried(error.into(), event),
+            Err(error) => return self.judge(error, Step::Begin, event).await,
         };
         let sha256 = event.message.payload.sha256();
         match tx.inbox_insert(&self.name, &event.event_id, &sha256).await {
@@ -90,7 +93,7 @@ impl Work {
             }
             Err(error) => {
                 roll_back(tx).await;
-                return tried(error.into(), event);
+                return self.judge(error, Step::Own, event).await;
             }
         }
         let place = match &sequence {
@@ -100,7 +103,7 @@ impl Work {
                 Ok(place) => place,
                 Err(error) => {
                     roll_back(tx).await;
-                    return tried(error, event);
+                    return self.judge(error, Step::Own, event).await;
                 }
             },
         };
@@ -125,7 +128,7 @@ impl Work {
                     Outcome::Stale => self.commit(tx, event, ("stale", moved)).await,
                     failed => {
                         roll_back(tx).await;
-                        tried(failed, event)
+                        self.failed(failed, event).await
                     }
                 }
             }
@@ -138,7 +141,7 @@ impl Work {
         sequence: &Sequence,
         event: &Received,
         tx: &mut dyn BusinessTx,
-    ) -> Result<Place, Outcome> {
+    ) -> Result<Place, StoreError> {
         let aggregate_id = &sequence.aggregate_id;
         let last = tx
             .lock_version(&self.name, aggregate_id, sequence.base())
@@ -149,9 +152,11 @@ impl Work {
                 .set_version(&self.name, aggregate_id, last, sequence.version)
                 .await?;
             if moved == Guarded::LostRace {
-                return Err(Outcome::Contended(
-                    "the sequence moved under its lock".to_owned(),
-                ));
+                return Err(StoreError::Contended {
+                    service: self.name.to_string(),
+                    operation: "set version",
+                    detail: "the sequence moved under its lock".to_owned(),
+                });
             }
         }
         if sequence.has_successors() && !matches!(place, Place::Gap { .. }) {
@@ -166,7 +171,7 @@ impl Work {
     async fn park(&self, sequence: &Sequence, event: &Received, arrived: &Arrived) -> Tried {
         let mut tx = match self.store.begin().await {
             Ok(tx) => tx,
-            Err(error) => return tried(error.into(), event),
+            Err(error) => return self.judge(error, Step::Begin, event).await,
         };
         let parked = async {
             let last = tx
@@ -184,7 +189,8 @@ impl Work {
                 exchange: arrived.exchange.clone(),
                 routing_key: arrived.routing_key.clone(),
                 message: event.message.clone(),
-                patience,
+                // The missing one may come, fail, and be tried again: it is waited for so long.
+                patience: patience.saturating_add(self.settings.retry_span()),
             };
             tx.park(&waiting).await.map(Some)
         }
@@ -192,7 +198,7 @@ impl Work {
         match parked {
             Ok(Some(Parked::Waiting | Parked::Again)) => match tx.commit().await {
                 Ok(()) => Tried::Over(Handled::Parked),
-                Err(error) => tried(error.into(), event),
+                Err(error) => self.judge(error, Step::Own, event).await,
             },
             Ok(Some(Parked::Conflict { stored_sha256 })) => {
                 roll_back(tx).await;
@@ -204,7 +210,7 @@ impl Work {
             }
             Err(error) => {
                 roll_back(tx).await;
-                tried(error.into(), event)
+                self.judge(error, Step::Own, event).await
             }
         }
     }
@@ -222,7 +228,21 @@ impl Work {
                 self.settings.crash_points.reach(AFTER_COMMIT);
                 Tried::Over(Handled::Committed(counter, moved))
             }
-            Err(error) => tried(error.into(), event),
+            Err(error) => self.judge(error, Step::Own, event).await,
+        }
+    }
+
+    /// What an outcome without a commit means for an event.
+    async fn failed(&self, outcome: Outcome, event: &Received) -> Tried {
+        match outcome {
+            Outcome::Database(error) => self.judge(error, Step::Handler, event).await,
+            Outcome::Away(reason) => self.nothing_works(reason).await,
+            Outcome::Contended(error) => Tried::Again(error),
+            Outcome::Transient(error) => Tried::Over(Handled::Later(error)),
+            Outcome::Permanent { class, error } => dead(event, class, error),
+            Outcome::Done | Outcome::Rejected | Outcome::Stale => {
+                Tried::Again("a good outcome was not committed".to_owned())
+            }
         }
     }
 
@@ -240,7 +260,7 @@ impl Work {
     }
 }
 
-fn dead(event: &Received, class: String, error: String) -> Tried {
+pub(super) fn dead(event: &Received, class: String, error: String) -> Tried {
     Tried::Over(Handled::Dead(Death {
         class,
         error,
@@ -258,19 +278,6 @@ fn conflict(event: &Received, what: &str, stored_sha256: &str) -> Tried {
             event.message.payload.sha256()
         ),
     )
-}
-
-/// What an outcome without a commit means for an event.
-fn tried(outcome: Outcome, event: &Received) -> Tried {
-    match outcome {
-        Outcome::Contended(error) => Tried::Again(error),
-        Outcome::Transient(error) => Tried::Over(Handled::Later(error)),
-        Outcome::Permanent { class, error } => dead(event, class, error),
-        Outcome::Away(reason) => Tried::Over(Handled::Away(reason)),
-        Outcome::Done | Outcome::Rejected | Outcome::Stale => {
-            Tried::Again("a good outcome was not committed".to_owned())
-        }
-    }
 }
 
 /// A failed rollback needs no answer: a session that is dropped rolls back as well.

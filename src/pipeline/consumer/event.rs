@@ -30,7 +30,7 @@ pub struct Received {
 }
 
 /// What a handler made of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The effect is in the transaction: commit it.
     Done,
@@ -50,7 +50,11 @@ pub enum Outcome {
         /// One line about this event.
         error: String,
     },
-    /// Nothing can be handled now, whatever the event: roll back, give everything back, wait.
+    /// A statement failed: roll back. The runtime asks the database who is to blame. One that does not
+    /// answer is waited for. One that answers has met a lock, needs time, or refuses this event, which
+    /// then ends as the ones above do; when it refuses every event, they are kept and tried again.
+    Database(StoreError),
+    /// Nothing can be handled now, whatever the event: roll back, keep it, try it again until it works.
     Away(String),
 }
 
@@ -68,19 +72,7 @@ impl Outcome {
 
 impl From<StoreError> for Outcome {
     fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Contended { .. } => Self::Contended(error.to_string()),
-            StoreError::Failed { .. } => Self::Permanent {
-                class: "database refused the effect".to_owned(),
-                error: error.to_string(),
-            },
-            // Away, or a missing table or right: it would hit every event, none of them is to blame.
-            StoreError::Unavailable { .. }
-            | StoreError::TimedOut { .. }
-            | StoreError::Denied { .. }
-            | StoreError::Mapping { .. }
-            | StoreError::Unsupported { .. } => Self::Away(error.to_string()),
-        }
+        Self::Database(error)
     }
 }
 
@@ -98,8 +90,8 @@ pub enum VersionPolicy {
     Increment {
         /// The version a sequence begins with.
         first: i64,
-        /// How long an event may wait for an earlier one, from its last attempt; then it becomes a
-        /// dead letter.
+        /// How long an event may wait for an earlier one, from its last attempt, beside the time that
+        /// one may be in retry queues; then it becomes a dead letter.
         patience: Duration,
     },
     /// A change of state that the handler guards itself (`UPDATE … WHERE state = …`), answering

@@ -9,15 +9,67 @@
 //! ```
 //!
 //! A dead letter is published to the DLQ with its reason and a confirm before the original is
-//! acknowledged; when that is not certain, the original is rejected and the broker dead-letters it.
+//! acknowledged; while that is not certain, the original is kept unacknowledged and tried again.
 //! A retry is a copy in `<queue>.retry.<ms>`, confirmed before the original is acknowledged.
-//! A database that is away is nobody's fault: messages are given back and nothing dies of it.
+//! A database that is away is nobody's fault: messages are given back and nothing dies of it. One that
+//! answers and refuses one event after the other is not the events' fault either: they are kept.
 //!
 //! Events are handled in lanes: one aggregate's in one lane, one after the other. A pass does not wait
 //! for a slow one; what it began goes on in the next pass.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use redrive::assembly::Services;
+//! use redrive::base::tasks::Tasks;
+//! use redrive::pipeline::consumer::{Handler, Outcome, Received, VersionPolicy};
+//! use redrive::pipeline::supervisor::Supervisor;
+//! use redrive::pipeline::{self, Handlers};
+//! use redrive::store::{BusinessTx, Value};
+//!
+//! struct Stock;
+//!
+//! const RESERVE: &str = "UPDATE orders SET state = 'reserved' WHERE order_no = ? AND state = 'new'";
+//!
+//! #[async_trait]
+//! impl Handler for Stock {
+//!     async fn handle(&self, event: &Received, tx: &mut dyn BusinessTx) -> Outcome {
+//!         let (Some("order.created"), Some(order)) = (event.event_type.as_deref(), &event.aggregate_id)
+//!         else {
+//!             return Outcome::Permanent {
+//!                 class: "unknown event".to_owned(),
+//!                 error: format!("no handler for {:?}", event.event_type),
+//!             };
+//!         };
+//!         // Everything goes through `tx`: it commits with the inbox row, or not at all.
+//!         match tx.execute(RESERVE, &[Value::Text(order.to_string())]).await {
+//!             Ok(rows) => Outcome::of_transition(rows),
+//!             Err(error) => error.into(),
+//!         }
+//!     }
+//!
+//!     fn policy(&self, _event: &Received) -> VersionPolicy {
+//!         VersionPolicy::increment()
+//!     }
+//! }
+//!
+//! /// Consumes until `tasks` is stopped; `services` is a context opened from its file.
+//! fn start(services: &Services, tasks: &Tasks) -> Result<(), String> {
+//!     let stock: Arc<dyn Handler> = Arc::new(Stock);
+//!     let handlers = Handlers::from([("inventory".into(), stock)]);
+//!     let workers = pipeline::build(&services.ports, &["consumer".to_owned()], &handlers)?;
+//!     drop(Supervisor::start(workers, tasks));
+//!     Ok(())
+//! }
+//! ```
 
 mod attempt;
+mod blame;
 mod event;
+mod held;
 mod lanes;
 mod letter;
 mod retry;
@@ -41,6 +93,8 @@ use crate::base::clock::Clock;
 use crate::broker::{Broker, Delivery};
 use crate::config::Service;
 use crate::store::Store;
+use blame::Refusals;
+use held::Held;
 use lanes::{Job, Lanes, Tags};
 use letter::Arrived;
 use retry::RetryQueues;
@@ -62,6 +116,8 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// How long a queue that never runs empty is read before waiting events are given up: the missing one may
 /// be in it.
 const CATCH_UP: Duration = Duration::from_mins(1);
+/// What a stop needs beyond the drain limit: the last acknowledgements and the channel's end.
+const DRAIN_MARGIN: Duration = Duration::from_secs(2);
 /// Acknowledgements gathered at most before they are sent.
 const ACKS_MAX: usize = 64;
 
@@ -73,8 +129,11 @@ pub struct Consumer {
     lanes: Lanes,
     tags: Tags,
     running: FuturesUnordered<BoxFuture<'static, Ended>>,
+    held: Held,
     sweep_at: Instant,
     is_sweeping: bool,
+    /// What the last sweep found wrong; it stands until the next one.
+    sweep_problem: Option<String>,
     /// When waiting events may be given up: once what is in the queue has been read.
     may_give_up_at: Option<Instant>,
 }
@@ -121,8 +180,10 @@ impl Consumer {
             lanes: Lanes::new(lanes),
             tags: Tags::default(),
             running: FuturesUnordered::new(),
+            held: Held::new(settings.backoff),
             sweep_at: Instant::now(),
             is_sweeping: false,
+            sweep_problem: None,
             may_give_up_at: None,
             work: Arc::new(Work {
                 name: inbox.consumer.clone(),
@@ -130,7 +191,13 @@ impl Consumer {
                 store,
                 handler,
                 copier: Copier::new(Arc::clone(&broker)),
-                retries: RetryQueues::new(broker, &inbox.queue, &settings.retry_delays),
+                retries: RetryQueues::new(
+                    Arc::clone(&broker),
+                    &inbox.queue,
+                    &settings.retry_delays,
+                ),
+                broker,
+                refusals: Refusals::default(),
                 settings,
                 clock: clock.clone(),
             }),
@@ -154,18 +221,28 @@ impl Consumer {
             if Instant::now() >= until {
                 return Ok(());
             }
+            let has_room = self.tags.len() < usize::from(self.work.settings.prefetch);
             if self.running.is_empty() {
-                let Some(delivery) = self.subscription.next().await? else {
-                    self.has_caught_up();
-                    return Ok(());
-                };
-                self.take(delivery, report).await?;
+                tokio::select! {
+                    biased;
+                    Some(job) = self.held.due() => self.lanes.push(job),
+                    delivery = self.subscription.next() => {
+                        let Some(delivery) = delivery? else {
+                            // With no room nothing can arrive: that says nothing about the queue.
+                            if has_room {
+                                self.has_caught_up();
+                            }
+                            return Ok(());
+                        };
+                        self.take(delivery, report).await?;
+                    }
+                }
                 continue;
             }
-            let has_room = self.tags.len() < usize::from(self.work.settings.prefetch);
             tokio::select! {
                 biased;
                 Some(ended) = self.running.next() => self.settle(ended, report).await?,
+                Some(job) = self.held.due() => self.lanes.push(job),
                 delivery = self.subscription.arrive(), if has_room => {
                     let delivery = delivery?;
                     self.take(delivery, report).await?;
@@ -177,8 +254,7 @@ impl Consumer {
 
     /// A fresh subscription: its tags begin anew, and its retry queues must be there.
     async fn begin_again(&mut self, report: &mut Report) {
-        self.lanes.clear();
-        self.tags.clear();
+        self.forget();
         self.may_give_up_at = Some(Instant::now() + CATCH_UP);
         if let Err(problem) = self.work.retries.declare().await {
             report.problem = Some(format!(
@@ -221,7 +297,9 @@ impl Consumer {
         }
         if !self.is_sweeping && Instant::now() >= self.sweep_at {
             self.is_sweeping = true;
-            let may_give_up = self.may_give_up_at.is_some_and(|at| Instant::now() >= at);
+            // What is kept may be what others wait for.
+            let may_give_up =
+                self.held.is_empty() && self.may_give_up_at.is_some_and(|at| Instant::now() >= at);
             let work = Arc::clone(&self.work);
             self.running.push(work.sweep(may_give_up).boxed());
         }
@@ -247,8 +325,7 @@ impl Consumer {
                 self.lanes.clear();
                 self.finish(report).await;
                 self.acknowledge().await?;
-                self.subscription.give_back(&reason).await;
-                Err(self.subscription.describe())
+                Err(self.give_back(&reason).await)
             }
         }
     }
@@ -259,12 +336,13 @@ impl Consumer {
             report.is_idle = false;
             report.add(counter, n);
         }
-        if ended.tally.problem.is_some() {
-            report.problem = ended.tally.problem;
-        }
         if let Some(lane) = ended.lane {
             self.lanes.free(lane);
+            if ended.tally.problem.is_some() {
+                report.problem = ended.tally.problem;
+            }
         } else {
+            self.sweep_problem = ended.tally.problem;
             self.is_sweeping = false;
             self.sweep_at = Instant::now() + SWEEP;
         }
@@ -272,12 +350,26 @@ impl Consumer {
             self.lanes.push(Job::Waiting(Box::new(event)));
         }
         match (ended.verdict, ended.tag) {
-            (Verdict::Settled, Some(tag)) => self.tags.done(tag),
+            (Verdict::Settled, Some(tag)) => {
+                self.held.over(tag);
+                self.tags.done(tag);
+            }
             (Verdict::Refused, Some(tag)) => {
+                self.held.over(tag);
                 self.tags.refused(tag);
                 self.subscription.reject(tag, false).await?;
+                report.add("dead", 1);
             }
-            (Verdict::Settled | Verdict::Refused, None) => {}
+            (Verdict::Held(why), Some(tag)) => {
+                report.add("held", u64::from(!self.held.has(tag)));
+                let Some(arrived) = ended.kept else {
+                    return Ok(Some(why));
+                };
+                if !self.held.keep(tag, arrived, why.clone()) {
+                    return Ok(Some(why));
+                }
+            }
+            (Verdict::Settled | Verdict::Refused | Verdict::Held(_), None) => {}
             (Verdict::Away(reason), _) => return Ok(Some(reason)),
         }
         Ok(None)
@@ -291,16 +383,37 @@ impl Consumer {
     }
 
     /// Waits for what is being handled: nothing may hold a transaction while nobody drives it. Each has
-    /// its own time limit.
-    async fn finish(&mut self, report: &mut Report) {
+    /// its own time limit. The reason when the database went away meanwhile: nobody works on those
+    /// events any more, so they have to be given back.
+    async fn finish(&mut self, report: &mut Report) -> Option<String> {
+        let mut away = None;
         while let Some(ended) = self.running.next().await {
             match self.note(ended, report).await {
-                Ok(None) => {}
-                Ok(Some(problem)) | Err(problem) => {
-                    tracing::debug!(problem, "while finishing");
-                }
+                Ok(also) => away = away.or(also),
+                // The subscription was lost: there is nothing left to give back.
+                Err(problem) => tracing::debug!(problem, "while finishing"),
             }
         }
+        away
+    }
+
+    /// Gives back what is not settled; why, for the report.
+    async fn give_back(&mut self, reason: &str) -> String {
+        self.subscription.give_back(reason).await;
+        self.forget();
+        self.subscription.describe()
+    }
+
+    /// The subscription is gone, and with it its tags and what was not begun: it all comes again.
+    fn forget(&mut self) {
+        self.lanes.clear();
+        self.tags.clear();
+        self.held.clear();
+    }
+
+    /// Trouble that lasts while the rest is worked on.
+    fn standing_problem(&self) -> Option<String> {
+        self.held.problem().or_else(|| self.sweep_problem.clone())
     }
 }
 
@@ -322,16 +435,24 @@ impl Worker for Consumer {
             // The subscription is gone: what is committed now is found by the inbox when it comes again.
             self.lanes.clear();
             self.finish(&mut report).await;
-            self.tags.clear();
+            self.forget();
             report.problem = Some(problem);
         } else if report.problem.is_some() {
             // The loop pauses after a problem; nothing may be left half done meanwhile.
-            self.finish(&mut report).await;
+            let away = self.finish(&mut report).await;
             if let Err(problem) = self.acknowledge().await {
                 report.problem = Some(problem);
             }
+            if let Some(reason) = away {
+                report.problem = Some(self.give_back(&reason).await);
+            }
         }
         report.is_idle &= self.running.is_empty();
+        if report.problem.is_none() {
+            report.problem = self.standing_problem();
+            // It has its own pace: the good events are not to wait for it.
+            report.is_idle |= report.problem.is_some();
+        }
         report
     }
 
@@ -351,8 +472,12 @@ impl Worker for Consumer {
             tracing::warn!(problem, "the last acknowledgements were not sent");
         }
         self.running.clear();
-        self.tags.clear();
+        self.forget();
         self.subscription.close().await;
+    }
+
+    fn drain_limit(&self) -> Duration {
+        self.work.settings.drain_limit.saturating_add(DRAIN_MARGIN)
     }
 }
 

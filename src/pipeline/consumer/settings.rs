@@ -19,15 +19,15 @@ pub struct ConsumerSettings {
     pub retry_delays: Vec<Duration>,
     /// Tries at once when a lock was met, before that counts as a transient failure.
     pub lock_tries: u32,
-    /// Wait between those tries, and between tries while a retry queue cannot be used. They hold a
-    /// lane up, so keep it short.
+    /// Wait between those tries, between tries while a retry queue cannot be used, and between tries of
+    /// an event that is kept. The first two hold a lane up, so keep it short.
     pub backoff: Backoff,
     /// Time limit of one try.
     pub time_limit: Duration,
     /// How long a stop waits for what is being handled; the rest is given back.
     pub drain_limit: Duration,
     /// Queue dead letters are published to. `None`: rejected, and the broker dead-letters them
-    /// without a reason.
+    /// without a reason, at most once; only where its view says that it has a queue for them.
     pub dead_letter_queue: Option<String>,
     /// Where a drill may stop it; nowhere unless the context is a sandbox.
     pub crash_points: CrashPoints,
@@ -86,6 +86,17 @@ impl ConsumerSettings {
             crash_points: context.environment.crash_points(),
             ..self
         }
+    }
+
+    /// The longest time from an event's first try to the end of its last.
+    pub(super) fn retry_span(&self) -> Duration {
+        let waits = self
+            .retry_delays
+            .iter()
+            .fold(Duration::ZERO, |sum, wait| sum.saturating_add(*wait));
+        let tries = u32::try_from(self.retry_delays.len()).unwrap_or(u32::MAX);
+        let tries = self.time_limit.saturating_mul(tries.saturating_add(1));
+        waits.saturating_add(tries)
     }
 
     /// The wait after a failed try, or `None` when that was the last.

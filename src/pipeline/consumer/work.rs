@@ -6,23 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::super::copy::Copier;
 use super::attempt::Handled;
+use super::blame::Refusals;
 use super::event::{Handler, Received, validate};
 use super::lanes::Job;
 use super::letter::{Arrived, Death};
 use super::retry::RetryQueues;
 use super::settings::ConsumerSettings;
 use crate::base::clock::Clock;
+use crate::broker::{Broker, BrokerResult};
 use crate::model::ids::{AggregateId, ConsumerName};
-use crate::model::waiting::WaitingEvent;
+use crate::model::waiting::{WaitingEvent, WaitingFound};
 use crate::pipeline::panic_text;
 use crate::store::{Guarded, Store, StoreError};
 
 /// Successors consumed after one event; the sweep goes on with the rest.
 const SUCCESSORS_MAX: usize = 100;
+/// Waiting events a sweep takes up of each kind.
+const SWEEP_MAX: u32 = 16;
 
 /// What is done with one event, apart from where it came from.
 pub(super) struct Work {
@@ -33,6 +37,8 @@ pub(super) struct Work {
     pub settings: ConsumerSettings,
     pub copier: Copier,
     pub retries: RetryQueues,
+    pub broker: Arc<dyn Broker>,
+    pub refusals: Refusals,
     pub clock: Clock,
 }
 
@@ -42,6 +48,8 @@ pub(super) struct Ended {
     pub tag: Option<u64>,
     pub verdict: Verdict,
     pub tally: Tally,
+    /// The delivery that is kept.
+    pub kept: Option<Box<Arrived>>,
     /// Parked events whose turn has come, found by a sweep.
     pub ready: Vec<WaitingEvent>,
 }
@@ -53,6 +61,8 @@ pub(super) enum Verdict {
     Settled,
     /// The broker has to keep it: reject into the dead-letter exchange.
     Refused,
+    /// It is safe nowhere else and not to blame: keep it unacknowledged, try it again.
+    Held(String),
     /// The database is away: give everything back.
     Away(String),
 }
@@ -67,6 +77,11 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn add(&mut self, counter: &'static str) {
         self.counts.push((counter, 1));
+    }
+
+    /// Keeps the first trouble: what follows is often its consequence.
+    fn tell(&mut self, problem: String) {
+        self.problem.get_or_insert(problem);
     }
 }
 
@@ -98,18 +113,17 @@ impl Work {
             Job::Waiting(_) => None,
         };
         let work = async {
-            match job {
+            match &job {
                 Job::Delivery { arrived, .. } => {
-                    let end = self.one(&arrived, &mut tally).await;
+                    let end = self.one(arrived, &mut tally).await;
                     if let Some(aggregate_id) = &end.moved {
                         self.successors(aggregate_id, &mut tally).await;
                     }
                     end.verdict
                 }
                 Job::Waiting(event) => {
-                    let aggregate_id = event.aggregate_id.clone();
-                    if self.waiting(&event, &mut tally).await {
-                        self.successors(&aggregate_id, &mut tally).await;
+                    if self.waiting(event, &mut tally).await {
+                        self.successors(&event.aggregate_id, &mut tally).await;
                     }
                     Verdict::Settled
                 }
@@ -118,13 +132,18 @@ impl Work {
         // The handler's panics are caught further in: this one would be ours, and must not cost a lane.
         let verdict = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(verdict) => verdict,
-            Err(panic) => Verdict::Away(format!("panicked: {}", panic_text(panic.as_ref()))),
+            Err(panic) => Verdict::Held(format!("panicked: {}", panic_text(panic.as_ref()))),
+        };
+        let kept = match job {
+            Job::Delivery { arrived, .. } if matches!(verdict, Verdict::Held(_)) => Some(arrived),
+            Job::Delivery { .. } | Job::Waiting(_) => None,
         };
         Ended {
             lane: Some(lane),
             tag,
             verdict,
             tally,
+            kept,
             ready: Vec::new(),
         }
     }
@@ -133,10 +152,15 @@ impl Work {
     /// `may_give_up`, those whose deadline is over become dead letters.
     pub(super) async fn sweep(self: Arc<Self>, may_give_up: bool) -> Ended {
         let mut tally = Tally::default();
-        let ready = match self.look_at_waiting(may_give_up, &mut tally).await {
-            Ok(ready) => ready,
-            Err(error) => {
-                tally.problem = Some(format!("waiting events could not be looked at: {error}"));
+        let look = AssertUnwindSafe(self.look_at_waiting(may_give_up, &mut tally));
+        let ready = match look.catch_unwind().await {
+            Ok(Ok(ready)) => ready,
+            Ok(Err(error)) => {
+                tally.tell(format!("waiting events could not be looked at: {error}"));
+                Vec::new()
+            }
+            Err(panic) => {
+                tally.tell(format!("panicked: {}", panic_text(panic.as_ref())));
                 Vec::new()
             }
         };
@@ -145,6 +169,7 @@ impl Work {
             tag: None,
             verdict: Verdict::Settled,
             tally,
+            kept: None,
             ready,
         }
     }
@@ -154,22 +179,45 @@ impl Work {
         may_give_up: bool,
         tally: &mut Tally,
     ) -> Result<Vec<WaitingEvent>, StoreError> {
-        const BATCH: u32 = 16;
-        const LEASE: Duration = Duration::from_mins(1);
         let summary = self.store.waiting_summary().await?;
         if summary.is_none_or(|waiting| waiting.count.is_zero()) {
             return Ok(Vec::new());
         }
-        if may_give_up {
-            for event in self.store.take_overdue(&self.name, BATCH, LEASE).await? {
-                self.give_up(&event, tally).await?;
+        if may_give_up && let Err(error) = self.give_up_overdue(tally).await {
+            // Those whose turn has come have nothing to do with it.
+            tally.tell(format!("overdue events could not be given up: {error}"));
+        }
+        let found = self.store.ready_waiting(&self.name, SWEEP_MAX).await?;
+        Ok(readable(found, tally))
+    }
+
+    /// Gives up one after the other: each is taken, under a lease that outlives its publish, only when
+    /// the one before is gone. The first that cannot be published ends it, and so does time: a stop
+    /// waits for this.
+    async fn give_up_overdue(&self, tally: &mut Tally) -> Result<(), StoreError> {
+        const LEASE: Duration = Duration::from_mins(1);
+        const AT_MOST: Duration = Duration::from_secs(3);
+        let until = Instant::now() + AT_MOST;
+        for _ in 0..SWEEP_MAX {
+            let found = self.store.take_overdue(&self.name, 1, LEASE).await?;
+            if found.is_empty() {
+                break;
+            }
+            for event in readable(found, tally) {
+                if !self.give_up(&event, tally).await? {
+                    return Ok(());
+                }
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
-        self.store.ready_waiting(&self.name, BATCH).await
+        Ok(())
     }
 
     /// The dead letter of an event whose time is over; its row goes once the copy is confirmed.
-    async fn give_up(&self, event: &WaitingEvent, tally: &mut Tally) -> Result<(), StoreError> {
+    /// `false` when none could be published.
+    async fn give_up(&self, event: &WaitingEvent, tally: &mut Tally) -> Result<bool, StoreError> {
         let missing = event.missing_version;
         let death = Death {
             class: format!("version gap: waiting for v{missing}"),
@@ -183,16 +231,16 @@ impl Work {
             attempts: u32::try_from(event.attempts).unwrap_or(u32::MAX),
         };
         let end = self.bury(&arrived_of(event), &death, tally).await;
-        if end.verdict == Verdict::Settled {
-            self.remove(event).await?;
-        } else {
-            tally.problem = Some(format!(
-                "{}: it stays parked, since no dead letter could be published: {}",
-                death.error,
-                tally.problem.as_deref().unwrap_or("no dead-letter queue"),
-            ));
-        }
-        Ok(())
+        let why = match end.verdict {
+            Verdict::Settled => {
+                self.remove(event).await?;
+                return Ok(true);
+            }
+            Verdict::Refused => "the service has no dead-letter queue".to_owned(),
+            Verdict::Held(why) | Verdict::Away(why) => why,
+        };
+        tally.tell(format!("{}: it stays parked: {why}", death.error));
+        Ok(false)
     }
 
     /// Consumes what waited behind `aggregate_id`'s last version, in order.
@@ -221,10 +269,13 @@ impl Work {
             Verdict::Settled => {}
             Verdict::Refused => {
                 tally.problem = Some(format!(
-                    "event {} stays parked: {}",
-                    event.event_id,
-                    tally.problem.as_deref().unwrap_or("no dead-letter queue")
+                    "event {} stays parked: the service has no dead-letter queue",
+                    event.event_id
                 ));
+                return false;
+            }
+            Verdict::Held(why) => {
+                tally.problem = Some(format!("event {} stays parked: {why}", event.event_id));
                 return false;
             }
             Verdict::Away(reason) => {
@@ -269,6 +320,7 @@ impl Work {
         loop {
             match self.try_now(&event, arrived).await {
                 Handled::Committed(counter, moved) => {
+                    self.refusals.clear();
                     tally.add(counter);
                     return End {
                         verdict: Verdict::Settled,
@@ -288,6 +340,7 @@ impl Work {
                     return End::of(Verdict::Settled);
                 }
                 Handled::Dead(death) => return self.bury(arrived, &death, tally).await,
+                Handled::Held(why) => return End::of(Verdict::Held(why)),
                 Handled::Away(reason) => return End::of(Verdict::Away(reason)),
                 Handled::Later(error) => {
                     if let Some(end) = self.later(&event, arrived, error, tally).await {
@@ -335,26 +388,67 @@ impl Work {
         }
     }
 
-    /// Publishes the dead letter with its reason; else leaves it to the broker.
+    /// Publishes the dead letter with its reason. While that is not certain the event is kept: the
+    /// broker's own dead-lettering is at most once, and into the same full or missing queue.
     async fn bury(&self, arrived: &Arrived, death: &Death, tally: &mut Tally) -> End {
-        tally.add("dead");
         let Some(queue) = &self.settings.dead_letter_queue else {
-            return End::of(Verdict::Refused);
+            return End::of(self.leave_to_broker().await);
         };
         let died_at = u64::try_from(self.clock.now().micros() / 1_000_000).unwrap_or_default();
         let version = self.handler.version();
         let letter = arrived.dead_letter(&self.queue, death, version, died_at);
         match self.copier.send(queue, letter).await {
-            Ok(()) => End::of(Verdict::Settled),
-            Err(problem) => {
-                tally.problem = Some(format!(
-                    "a dead letter could not be published with its reason ({problem}); it was \
-                     rejected instead"
-                ));
-                End::of(Verdict::Refused)
+            Ok(()) => {
+                tally.add("dead");
+                End::of(Verdict::Settled)
             }
+            Err(fault) => End::of(Verdict::Held(format!(
+                "a dead letter cannot be published ({fault}): create {queue} or make room in it"
+            ))),
         }
     }
+
+    /// Without a dead-letter queue of ours an event may be rejected only where the broker has one.
+    async fn leave_to_broker(&self) -> Verdict {
+        let problem = match self.has_dead_letter_target().await {
+            Ok(true) => return Verdict::Refused,
+            Ok(false) => "it has nowhere to dead-letter to".to_owned(),
+            Err(error) => format!("it is not known whether it dead-letters ({error})"),
+        };
+        Verdict::Held(format!(
+            "a failed event of {} would be lost, since {problem}: set dead_letters for the service",
+            self.queue
+        ))
+    }
+
+    async fn has_dead_letter_target(&self) -> BrokerResult<bool> {
+        let facts = self.broker.queue(&self.queue).await?;
+        let Some((facts, exchange)) = facts.and_then(|facts| {
+            let exchange = facts.dead_letter_exchange.clone()?;
+            Some((facts, exchange))
+        }) else {
+            return Ok(false);
+        };
+        if !exchange.is_empty() {
+            return Ok(!self.broker.bindings(&exchange).await?.is_empty());
+        }
+        match facts.dead_letter_routing_key {
+            Some(queue) => Ok(self.broker.depth(&queue).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+}
+
+/// What can be read of waiting events; the rest is told and stays where it is.
+fn readable(found: WaitingFound, tally: &mut Tally) -> Vec<WaitingEvent> {
+    if let Some((event_id, problem)) = found.unreadable.first() {
+        tally.tell(format!(
+            "{} rows of waiting_events cannot be read and stay; the first is {event_id}: {problem}: \
+             correct or delete it",
+            found.unreadable.len()
+        ));
+    }
+    found.events
 }
 
 fn arrived_of(event: &WaitingEvent) -> Arrived {

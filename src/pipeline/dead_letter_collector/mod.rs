@@ -18,15 +18,18 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::Instant;
 
+use super::alerter::Alerter;
 use super::copy::Copier;
 use super::death::{Found, Occurrences, new_death};
 use super::subscription::Subscription;
 use super::{Report, Worker, headers};
+use crate::alert::AlertHook;
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
 use crate::base::text;
 use crate::broker::{Broker, Delivery, NewQueue, Topology};
 use crate::config::{Context, Service};
+use crate::model::alert::Alert;
 use crate::model::dead_letter::{DeathRecorded, NewDeath, fingerprint_without_id};
 use crate::model::message::FieldValue;
 use crate::store::{Store, StoreError, StoreResult};
@@ -50,10 +53,14 @@ const STUCK_RETRY: Backoff = Backoff {
 /// How long such a message is kept: well under the broker's consumer timeout of 30 minutes.
 const STUCK_MAX: Duration = Duration::from_mins(10);
 
+/// How long a stop waits for alerts that were not told yet.
+const LAST_ALERTS: Duration = Duration::from_secs(5);
+
 /// The collector of one service.
 pub struct Collector {
     service: String,
     feeds: Vec<Feed>,
+    alerter: Option<Alerter>,
 }
 
 /// One dead-letter queue.
@@ -78,6 +85,8 @@ struct Feed {
     has_parking: bool,
     /// The message at which the table stopped taking rows.
     stuck: Option<Stuck>,
+    /// Deaths of this pass somebody may want to hear of.
+    alerts: Vec<Alert>,
 }
 
 /// A message that waits for its table. It is kept, not given back: each return to a quorum queue
@@ -136,11 +145,24 @@ impl Collector {
                 parked_in_a_row: 0,
                 has_parking: false,
                 stuck: None,
+                alerts: Vec::new(),
             })
             .collect();
         Self {
             service: service.name.clone(),
             feeds,
+            alerter: None,
+        }
+    }
+}
+
+impl Collector {
+    /// The same with somebody who is told about deaths, at most once in `every` a cause.
+    #[must_use]
+    pub fn telling(self, hook: Arc<dyn AlertHook>, every: Duration) -> Self {
+        Self {
+            alerter: Some(Alerter::new(hook, every)),
+            ..self
         }
     }
 }
@@ -297,6 +319,8 @@ impl Feed {
             DeathRecorded::SameDelivery(_) => "same_delivery",
         };
         report.add(counter, 1);
+        self.alerts
+            .extend(Alert::of(&self.context.name, recorded, death));
     }
 
     /// Keeps the message for the next pass; gives it back before the broker takes the channel away.
@@ -462,6 +486,11 @@ impl Worker for Collector {
 
     async fn run_once(&mut self) -> Report {
         let reports = join_all(self.feeds.iter_mut().map(Feed::pass)).await;
+        let died: Vec<Alert> = self
+            .feeds
+            .iter_mut()
+            .flat_map(|feed| std::mem::take(&mut feed.alerts))
+            .collect();
         let mut total = Report::new(NAME, &self.service);
         total.is_idle = reports.iter().all(|report| report.is_idle);
         let mut problems = Vec::new();
@@ -471,11 +500,23 @@ impl Worker for Collector {
             }
             problems.extend(report.problem);
         }
+        if let Some(alerter) = &mut self.alerter {
+            for alert in died {
+                alerter.died(alert);
+            }
+            let progress = alerter.go_on().await;
+            total.add("alerts", progress.told);
+            total.add("alerts_failed", progress.failed);
+            problems.extend(alerter.problem().map(str::to_owned));
+        }
         total.problem = (!problems.is_empty()).then(|| problems.join("; "));
         total
     }
 
     async fn drain(&mut self) {
+        if let Some(alerter) = &mut self.alerter {
+            alerter.finish(LAST_ALERTS).await;
+        }
         for feed in &mut self.feeds {
             feed.subscription.close().await;
             feed.start_again();

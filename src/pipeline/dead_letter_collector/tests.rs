@@ -326,3 +326,58 @@ async fn a_table_that_takes_no_row_loses_nothing_and_empties_no_queue() {
     assert_eq!(report.problem, None);
     assert_eq!(bench.open_letters("inventory").await.len(), 1);
 }
+
+/// A hook that refuses, or that never answers.
+struct Unwilling {
+    hangs: bool,
+}
+
+#[async_trait]
+impl AlertHook for Unwilling {
+    fn name(&self) -> String {
+        "pager".to_owned()
+    }
+    async fn tell(&self, _: &Alert) -> Result<(), String> {
+        if self.hangs {
+            std::future::pending().await
+        } else {
+            Err("answered 503".to_owned())
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_alert_hook_that_fails_or_hangs_costs_no_letter_and_no_time() {
+    for hangs in [false, true] {
+        let bench = Bench::new().await;
+        let messages = (0..20)
+            .map(|n| message(Some(&format!("e-{n}")), &format!("type-{n}"), b"{}"))
+            .collect();
+        die(&bench, messages).await;
+        let hook = Arc::new(Unwilling { hangs });
+        let mut collector =
+            collector(&bench, bench.broker.clone()).telling(hook, Duration::from_mins(1));
+        let report = collector.run_once().await;
+        assert_eq!(report.get("new"), 20);
+        assert_eq!(bench.ready(DLQ).await, 0);
+        assert_eq!(bench.open_letters("inventory").await.len(), 20);
+        if !hangs {
+            let shown = async {
+                loop {
+                    let report = collector.run_once().await;
+                    if let Some(problem) = report.problem.clone() {
+                        assert_eq!(report.get("alerts_failed"), 1);
+                        return problem;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            let shown = tokio::time::timeout(Duration::from_secs(10), shown).await;
+            let problem = shown.expect("shown in the report");
+            assert!(
+                problem.contains("pager did not take an alert: answered 503"),
+                "{problem}"
+            );
+        }
+    }
+}

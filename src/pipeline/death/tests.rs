@@ -56,6 +56,7 @@ fn context() -> Context {
         dispatcher: crate::config::DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
         retention: crate::config::RetentionSettings::default(),
+        on_death: None,
     }
 }
 

@@ -15,7 +15,7 @@ mod batch;
 mod pass;
 mod verdict;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,6 +62,7 @@ impl Dispatcher {
                 store: ports.0,
                 broker: ports.1,
                 crash_points: CrashPoints::new(false),
+                unmarked: Mutex::default(),
             },
             publisher: None,
         })

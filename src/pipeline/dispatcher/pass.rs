@@ -15,7 +15,7 @@ use crate::broker::{Broker, Flow, Publisher};
 use crate::config::{DispatcherSettings, Order, OutboxPart};
 use crate::model::ids::{ClaimToken, EventId};
 use crate::pipeline::Report;
-use crate::store::{ClaimRequest, FailedAttempt, Store, StoreResult};
+use crate::store::{ClaimRequest, FailedAttempt, Store, StoreError, StoreResult};
 
 /// Batches in hand: one claimed, one on the wire, one being settled.
 const LANES: usize = 3;
@@ -45,6 +45,9 @@ pub(super) struct Desk {
     pub(super) store: Arc<dyn Store>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) crash_points: CrashPoints,
+    /// Confirmed rows whose mark the database did not answer. At most those of one pass: nothing is
+    /// claimed before they are marked.
+    pub(super) unmarked: Mutex<Vec<(ClaimToken, Vec<EventId>)>>,
 }
 
 impl Desk {
@@ -83,7 +86,12 @@ impl<'a> Pass<'a> {
 
     /// Runs until there is nothing more to claim, something went wrong, or it took long enough.
     pub(super) async fn run(self) -> Report {
-        futures::future::join_all((0..LANES).map(|_| self.lane())).await;
+        match self.mark_late().await {
+            Ok(()) => {
+                futures::future::join_all((0..LANES).map(|_| self.lane())).await;
+            }
+            Err(problem) => self.problem(format!("{problem}; nothing is claimed")),
+        }
         let mut report = self
             .report
             .into_inner()
@@ -91,6 +99,27 @@ impl<'a> Pass<'a> {
         report.is_idle =
             report.problem.is_none() && report.get("claimed") == 0 && report.get("held") == 0;
         report
+    }
+
+    /// What was confirmed while the database was away is marked before anything new is claimed: it need
+    /// not be sent again, if nobody has taken it over meanwhile.
+    async fn mark_late(&self) -> Result<(), String> {
+        let mut unmarked = std::mem::take(&mut *self.unmarked()).into_iter();
+        while let Some((token, sent)) = unmarked.next() {
+            match self.mark(&token, sent).await {
+                Ok(lost) => self.lost(lost),
+                Err(problem) => {
+                    self.unmarked().extend(unmarked);
+                    return Err(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unmarked(&self) -> std::sync::MutexGuard<'_, Vec<(ClaimToken, Vec<EventId>)>> {
+        let unmarked = self.desk.unmarked.lock();
+        unmarked.unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn lane(&self) {
@@ -213,7 +242,7 @@ impl<'a> Pass<'a> {
         } = sorted;
         let mut lost = 0;
         if !sent.is_empty() {
-            lost += self.mark(&token, &sent).await?;
+            lost += self.mark(&token, sent).await?;
         }
         if !failed.is_empty() {
             let named = len(failed.len());
@@ -240,51 +269,65 @@ impl<'a> Pass<'a> {
 
     /// Sets the sent mark; how many rows it did not find. What the database refuses for good is marked
     /// row by row, and a row it refuses is parked as failed: sending it again would not help (Q-20).
-    async fn mark(&self, token: &ClaimToken, sent: &[EventId]) -> Result<u64, String> {
+    async fn mark(&self, token: &ClaimToken, sent: Vec<EventId>) -> Result<u64, String> {
         let named = len(sent.len());
-        match retrying(|| self.desk.store.complete(token, sent)).await {
+        match retrying(|| self.desk.store.complete(token, &sent)).await {
             Ok(done) => {
                 self.count("sent", done);
                 return Ok(named.saturating_sub(done));
             }
-            Err(error) if error.is_retryable() => {
-                return Err(format!(
-                    "{named} confirmed events were not marked and will be sent again: {error}"
-                ));
-            }
+            Err(error) if error.is_retryable() => return Err(self.not_marked(token, sent, &error)),
             Err(_) => {}
         }
         let mut lost = 0;
-        for event_id in sent {
-            let one = std::slice::from_ref(event_id);
-            match retrying(|| self.desk.store.complete(token, one)).await {
+        let mut left = sent.into_iter();
+        while let Some(event_id) = left.next() {
+            let one = std::slice::from_ref(&event_id);
+            let done = match retrying(|| self.desk.store.complete(token, one)).await {
                 Ok(done) => {
                     self.count("sent", done);
-                    lost += 1_u64.saturating_sub(done);
+                    done
                 }
-                Err(error) => {
-                    let parked = [FailedAttempt {
-                        event_id: event_id.clone(),
-                        error: format!("published, not recorded: {error}"),
-                        retry_after: None,
-                    }];
-                    let done = retrying(|| self.desk.store.fail_attempts(token, &parked))
-                        .await
-                        .map_err(|e| {
-                            format!(
-                                "{event_id} was published and can be neither marked nor parked: {e}"
-                            )
-                        })?;
-                    self.count("unrecorded", done);
-                    lost += 1_u64.saturating_sub(done);
-                    self.problem(format!(
-                        "{event_id} was published, but the database refuses its sent mark; it is parked \
-                         as failed: {error}"
-                    ));
+                Err(error) if error.is_retryable() => {
+                    let rest = std::iter::once(event_id).chain(left).collect();
+                    return Err(self.not_marked(token, rest, &error));
                 }
-            }
+                Err(error) => self.park(token, event_id, &error).await?,
+            };
+            lost += 1_u64.saturating_sub(done);
         }
         Ok(lost)
+    }
+
+    fn not_marked(&self, token: &ClaimToken, sent: Vec<EventId>, error: &StoreError) -> String {
+        let named = sent.len();
+        self.unmarked().push((token.clone(), sent));
+        format!(
+            "{named} confirmed events are not marked yet; they are sent again if their lease runs out \
+             first: {error}"
+        )
+    }
+
+    async fn park(
+        &self,
+        token: &ClaimToken,
+        event_id: EventId,
+        error: &StoreError,
+    ) -> Result<u64, String> {
+        self.problem(format!(
+            "{event_id} was published, but the database refuses its sent mark; it is parked as failed: \
+             {error}"
+        ));
+        let parked = [FailedAttempt {
+            event_id,
+            error: format!("published, not recorded: {error}"),
+            retry_after: None,
+        }];
+        let done = retrying(|| self.desk.store.fail_attempts(token, &parked))
+            .await
+            .map_err(|e| format!("what was published can be neither marked nor parked: {e}"))?;
+        self.count("unrecorded", done);
+        Ok(done)
     }
 
     /// Gives rows back untried; how many it did not find.

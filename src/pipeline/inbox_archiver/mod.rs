@@ -69,7 +69,8 @@ impl Archiver {
         let context = &ports.context;
         let inbox = service.inbox.as_ref()?;
         let is_ours = inbox.layout == "native";
-        if !is_named && !(is_ours && context.inbox_retention.is_some()) {
+        let is_due = is_ours && context.inbox_retention.is_some();
+        if !(is_named || is_due) {
             return None;
         }
         let letters = ports

@@ -38,7 +38,7 @@ impl Trip {
         Self {
             policy: SagaPolicy {
                 steps: vec![step("book"), step("pay")],
-                deadline: Duration::from_secs(60),
+                deadline: Duration::from_mins(1),
                 expires: None,
                 query: Backoff {
                     base: Duration::from_mins(1),

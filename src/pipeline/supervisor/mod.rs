@@ -22,9 +22,6 @@ const TROUBLE: Backoff = Backoff {
     base: Duration::from_millis(200),
     cap: Duration::from_secs(10),
 };
-/// How long giving back may take when stopping.
-const DRAIN: Duration = Duration::from_secs(10);
-
 /// How a worker's loop stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,7 +160,7 @@ async fn run(mut worker: Box<dyn Worker>, board: Board, stop: CancellationToken)
     }
     let drained = within(
         "drain",
-        DRAIN,
+        worker.drain_limit(),
         AssertUnwindSafe(worker.drain()).catch_unwind(),
     )
     .await;

@@ -123,3 +123,36 @@ async fn q_18_a_database_that_is_away_is_tried_less_and_less_and_found_again() {
         .expect("recovers alone");
     assert!(tasks.stop(Duration::from_secs(1)).await);
 }
+
+/// Takes long to give back what it holds.
+struct Thorough;
+
+#[async_trait]
+impl Worker for Thorough {
+    fn name(&self) -> &'static str {
+        "thorough"
+    }
+    fn service(&self) -> &'static str {
+        "orders"
+    }
+    async fn run_once(&mut self) -> Report {
+        let mut report = Report::new("thorough", "orders");
+        report.is_idle = true;
+        report
+    }
+    async fn drain(&mut self) {
+        sleep(Duration::from_secs(40)).await;
+    }
+    fn drain_limit(&self) -> Duration {
+        Duration::from_mins(1)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_waited_for_as_long_as_it_says_its_drain_may_take() {
+    let tasks = Tasks::new();
+    let mut board = Supervisor::start(vec![Box::new(Thorough)], &tasks);
+    board.wait_for(|all| all[0].passes > 0).await.expect("runs");
+    assert!(tasks.stop(Duration::from_mins(2)).await);
+    assert_eq!(board.borrow()[0].state, LoopState::Stopped);
+}

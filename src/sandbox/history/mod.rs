@@ -231,7 +231,7 @@ impl<'a> History<'a> {
             place::write(tx.as_mut(), &self.saga, (&order, &client(number)), &saga_id).await?;
             match past.event_type {
                 "payment.charge" => {
-                    let key = Self::key(&order, RESERVE_STOCK, Side::Forward);
+                    let key = step_key(&order, RESERVE_STOCK, Side::Forward);
                     self.said(tx.as_mut(), key, Answer::Succeeded).await?;
                 }
                 "order.cancelled" => {
@@ -247,10 +247,6 @@ impl<'a> History<'a> {
         };
         placed.await.map_err(told("an order"))?;
         self.event_of(number, past.event_type).await
-    }
-
-    fn key(order: &Order, step: &str, side: Side) -> String {
-        key_of(TYPE, &order.order_no.to_string(), step, side)
     }
 
     async fn said(
@@ -269,7 +265,7 @@ impl<'a> History<'a> {
 
     /// Stock held for an order.
     async fn reserved(&self, order: &Order) -> StoreResult<()> {
-        let key = Self::key(order, RESERVE_STOCK, Side::Forward);
+        let key = step_key(order, RESERVE_STOCK, Side::Forward);
         let mut tx = self.inventory.begin().await?;
         inventory::reserve(tx.as_mut(), order, &key).await?;
         tx.commit().await
@@ -478,6 +474,11 @@ impl<'a> History<'a> {
             .await?;
         Ok(())
     }
+}
+
+/// The idempotency key of a step of an order.
+fn step_key(order: &Order, step: &str, side: Side) -> String {
+    key_of(TYPE, &order.order_no.to_string(), step, side)
 }
 
 /// The client's key of an order of the past.

@@ -1,7 +1,7 @@
 //! Sagas that are stuck: one whose refund was refused as often as allowed, and one whose charge nobody
 //! can tell about.
 
-use super::{History, Order, client, told};
+use super::{History, Order, client, step_key, told};
 use crate::model::ids::{EventId, SagaId};
 use crate::model::saga::machine::Answer;
 use crate::model::saga::{SagaRef, SagaState, Side, StepState};
@@ -29,7 +29,7 @@ impl History<'_> {
             self.reserved(&order).await?;
             self.given_back(&order).await?;
             if let Some(store) = self.ports.store("payment") {
-                let key = Self::key(&order, CHARGE, Side::Forward);
+                let key = step_key(&order, CHARGE, Side::Forward);
                 let mut tx = store.begin().await?;
                 payment::charged(tx.as_mut(), &order, &key).await?;
                 tx.commit().await?;
@@ -37,7 +37,7 @@ impl History<'_> {
             let saga_id = SagaId::generate();
             let mut tx = self.orders.begin().await?;
             place::write(tx.as_mut(), &self.saga, (&order, &client(number)), &saga_id).await?;
-            let key = Self::key(&order, RESERVE_STOCK, Side::Forward);
+            let key = step_key(&order, RESERVE_STOCK, Side::Forward);
             self.said(tx.as_mut(), key, Answer::Succeeded).await?;
             cancel(
                 tx.as_mut(),
@@ -46,7 +46,7 @@ impl History<'_> {
                 "cancelled by the customer",
             )
             .await?;
-            let key = Self::key(&order, CHARGE, Side::Forward);
+            let key = step_key(&order, CHARGE, Side::Forward);
             self.said(tx.as_mut(), key, Answer::Succeeded).await?;
             if let Some(work) = tx.saga(&SagaRef::Id(saga_id.clone())).await? {
                 let mut after = work.saga.clone();
@@ -104,7 +104,7 @@ impl History<'_> {
             let saga_id = SagaId::generate();
             let mut tx = self.orders.begin().await?;
             place::write(tx.as_mut(), &self.saga, (&order, &client(number)), &saga_id).await?;
-            let key = Self::key(&order, RESERVE_STOCK, Side::Forward);
+            let key = step_key(&order, RESERVE_STOCK, Side::Forward);
             self.said(tx.as_mut(), key, Answer::Succeeded).await?;
             if let Some(work) = tx.saga(&SagaRef::Id(saga_id.clone())).await? {
                 let mut after = work.saga.clone();

@@ -200,6 +200,8 @@ struct Expected {
     columns: Vec<Identifier>,
     indexes: Vec<Vec<Identifier>>,
     is_ours: bool,
+    /// What cannot be done without it, for a table that few need.
+    needed_for: Option<&'static str>,
 }
 
 fn tables(db: &Db) -> Vec<Expected> {
@@ -245,6 +247,7 @@ fn tables(db: &Db) -> Vec<Expected> {
             columns: columns.into_iter().flatten().cloned().collect(),
             indexes,
             is_ours: l.layout == "native",
+            needed_for: None,
         });
     }
     if let Some(inbox) = &db.inbox {
@@ -262,9 +265,10 @@ fn tables(db: &Db) -> Vec<Expected> {
             columns: columns.into_iter().flatten().cloned().collect(),
             indexes: vec![by_time],
             is_ours: l.layout == "native",
+            needed_for: None,
         });
     }
-    let mut ours = |name: &str, columns: &[&str]| {
+    let mut add = |name: &str, columns: &[&str], needed_for: Option<&'static str>| {
         let named = |name: &str| Identifier::new(name).ok();
         if let Some(name) = named(name) {
             tables.push(Expected {
@@ -272,9 +276,37 @@ fn tables(db: &Db) -> Vec<Expected> {
                 columns: columns.iter().filter_map(|c| named(c)).collect(),
                 indexes: Vec::new(),
                 is_ours: true,
+                needed_for,
             });
         }
     };
+    if let Some(inbox) = &db.inbox {
+        const POLICIES: Option<&str> = Some("version policies of a consumer");
+        const RETENTION: Option<&str> = Some("the inbox archiver");
+        add(
+            "applied_versions",
+            &["consumer_name", "aggregate_id", "version"],
+            POLICIES,
+        );
+        add(
+            "waiting_events",
+            &["consumer_name", "event_id", "attempted_at", "deadline_at"],
+            POLICIES,
+        );
+        if inbox.archive.is_some() {
+            add(
+                "consumer_inbox_archive",
+                &["consumer_name", "event_id"],
+                RETENTION,
+            );
+            add(
+                "inbox_horizons",
+                &["consumer_name", "horizon_at"],
+                RETENTION,
+            );
+        }
+    }
+    let mut ours = |name: &str, columns: &[&str]| add(name, columns, None);
     if let Some((table, _)) = &db.letters {
         ours(
             table.as_str(),
@@ -339,6 +371,13 @@ async fn table_lines(
         "`redrive migrate --service {} --apply` creates it",
         db.service
     );
+    if let (true, Some(purpose)) = (columns.is_empty(), expected.needed_for) {
+        return Ok(vec![line(
+            &subject,
+            CheckLevel::Ok,
+            format!("not there; only {purpose} would need it: {create}"),
+        )]);
+    }
     if columns.is_empty() {
         return Ok(vec![line(
             &subject,

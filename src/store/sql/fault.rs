@@ -65,13 +65,19 @@ pub const fn kind_of_number(number: u16) -> Kind {
         1205 | 1213 | 1412 | 3572 => Kind::Contended,
         1044 | 1045 | 1142 | 1143 | 1227 | 1290 | 1370 | 1698 | 1792 | 1836 | 3118 => Kind::Denied,
         1049 | 1054 | 1146 => Kind::Mapping,
-        1040
+        // Disk full, a cluster node that is not ready, table full, a commit that was refused: whatever
+        // the row, so none is to blame.
+        1021
+        | 1040
+        | 1047
         | 1053
         | 1077..=1080
+        | 1114
         | 1129
         | 1130
         | 1152
         | 1158..=1161
+        | 1180
         | 1203
         | 1226
         | 1927
@@ -319,6 +325,10 @@ mod tests {
     #[case(1146, Kind::Mapping)]
     #[case(1054, Kind::Mapping)]
     #[case(2002, Kind::Unavailable)]
+    #[case(1021, Kind::Unavailable)]
+    #[case(1047, Kind::Unavailable)]
+    #[case(1114, Kind::Unavailable)]
+    #[case(1180, Kind::Unavailable)]
     #[case(3024, Kind::TimedOut)]
     #[case(1969, Kind::TimedOut)]
     #[case(1062, Kind::Duplicate)]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::base::clock::Timestamp;
 use crate::model::ids::{AggregateId, ConsumerName, EventId};
 use crate::model::inbox::InboxRow;
-use crate::model::waiting::{WaitingEvent, WaitingSummary};
+use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::store::inbox::{ArchiveRequest, Archived};
 use crate::store::{Guarded, InboxStore, StoreResult};
 
@@ -33,7 +33,7 @@ impl InboxStore for SqlStore {
         &self,
         consumer: &ConsumerName,
         limit: u32,
-    ) -> StoreResult<Vec<WaitingEvent>> {
+    ) -> StoreResult<WaitingFound> {
         call!(self, "ready waiting", waiting::ready, [consumer], [limit])
     }
 
@@ -42,7 +42,7 @@ impl InboxStore for SqlStore {
         consumer: &ConsumerName,
         limit: u32,
         lease: Duration,
-    ) -> StoreResult<Vec<WaitingEvent>> {
+    ) -> StoreResult<WaitingFound> {
         call!(
             self,
             "take overdue",

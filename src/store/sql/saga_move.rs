@@ -142,16 +142,20 @@ pub async fn write(
     token: Option<&ClaimToken>,
 ) -> SqlResult<Guarded> {
     let instant = |at: Option<Timestamp>| at.map_or(Value::Null, |at| Value::Int(at.micros()));
+    let flag = |is_set: bool| Value::Int(i64::from(is_set));
+    let is_moved = !before.is_where(after);
     let mut values = vec![
         text(after.state.word()),
+        flag(is_moved),
         instant(after.expires_at),
         instant(after.due_at),
         Value::Int(after.failures),
         text_or_null(after.last_error.as_deref()),
         text_or_null(after.attention.as_deref()),
-        Value::Int(i64::from(after.needs_attention())),
+        flag(after.needs_attention()),
         text_or_null(after.owner.as_deref()),
         text_or_null(after.evidence.as_deref()),
+        flag(is_moved),
         text(before.saga_id.as_str()),
         Value::Int(before.version),
     ];
@@ -169,7 +173,8 @@ pub async fn write(
         return Ok(Guarded::LostRace);
     }
     for step in &after.steps {
-        if before.step(step.no) == Some(step) {
+        let was = before.step(step.no);
+        if was == Some(step) {
             continue;
         }
         let values = [
@@ -185,6 +190,7 @@ pub async fn write(
                     .as_ref()
                     .map(crate::model::ids::EventId::as_str),
             ),
+            flag(was.is_none_or(|was| !was.is_where(step))),
             text(before.saga_id.as_str()),
             Value::Int(step.no),
         ];

@@ -1,9 +1,10 @@
 //! Claims in sequence: of each aggregate only rows with no earlier unsent row outside the claim.
 //!
-//! A claim looks at one window of due rows, as many as a batch, and reads for each its nearest earlier
-//! unsent row. A row may go when it has none, or when that one goes in the same claim. The others are
-//! *held*: their time is put off in the same transaction, so the next claim does not meet them again. So a
-//! claim's cost does not depend on how many rows are held, and each held row costs one look in a while:
+//! A claim looks at one window of due rows, as many as a batch, and looks up the nearest earlier unsent
+//! row of those that begin an aggregate in it or follow a gap in the versions. A row may go when it has
+//! none, or when that one goes in the same claim. The others are *held*: their time is put off in the same
+//! transaction, so the next claim does not meet them again. So a claim's cost does not depend on how many
+//! rows are held, and each held row costs one look in a while:
 //!
 //! - behind a failed row: once in [`HELD_BY_FAILED`], and at once when that one went out after all
 //!   ([`wake`]);
@@ -24,8 +25,8 @@ use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 use super::statement::{IDS_MAX, OutboxStatements};
 
-/// Position of the nearest earlier unsent row's id.
-const HOLDER: usize = 20;
+/// Look-ups of earlier rows in one statement; SQLite takes five hundred.
+const LOOKUPS_MAX: usize = 64;
 /// How long a row is put off behind a failed one.
 const HELD_BY_FAILED: Duration = Duration::from_mins(5);
 /// How long a row is put off behind one that is on its way.
@@ -54,7 +55,6 @@ struct Candidate {
     id: String,
     key: String,
     seq: i64,
-    holder: Option<String>,
 }
 
 impl Candidate {
@@ -63,27 +63,31 @@ impl Candidate {
             id: row.text(0)?,
             key: row.text(1)?,
             seq: row.int(2)?,
-            holder: row.text_or_null(HOLDER)?,
             row,
         })
+    }
+
+    /// The version behind which an earlier row outside the window may be; `None` when there is room for
+    /// none, because the row before it in the window is its predecessor.
+    fn look_after(&self, before: Option<&Self>) -> Option<i64> {
+        match before.filter(|before| before.key == self.key) {
+            None => Some(i64::MIN),
+            Some(before) if self.seq - before.seq > 1 => Some(before.seq),
+            Some(_) => None,
+        }
     }
 }
 
 /// Claims due rows that nothing holds.
 pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
     let (layout, statements) = db.outbox().await?;
-    let window = statements
-        .claim_sequence
-        .as_ref()
-        .map_err(|reason| Fault::Unsupported(reason.clone()))?;
-    let words = &layout.words;
+    let unsupported = |reason: &String| Fault::Unsupported(reason.clone());
+    let earlier = statements.earlier.as_ref().map_err(unsupported)?;
+    let window = statements.claim_due.as_ref().map_err(unsupported)?;
     let rows_max = u64::from(request.batch_rows.max(1));
     let mut session = db.transaction().await?;
     let found = session
-        .fetch(
-            window,
-            &[text(&words.sent), text(&words.pending), limit(rows_max)],
-        )
+        .fetch(window, &[text(&layout.words.pending), limit(rows_max)])
         .await?;
     let Some(now) = found.first().map(|row| row.time(NOW)).transpose()? else {
         session.rollback().await?;
@@ -94,7 +98,7 @@ pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
         .map(Candidate::of)
         .collect::<SqlResult<Vec<_>>>()?;
     candidates.sort_by(|a, b| (&a.key, a.seq, &a.id).cmp(&(&b.key, b.seq, &b.id)));
-    let outside = holders(&mut session, layout, &statements, &candidates).await?;
+    let outside = holders(&mut session, layout, earlier, &candidates).await?;
     let (free, held) = split(candidates, &outside);
     let held_rows = hold(&mut session, layout, &statements, now, held).await?;
     let claim = finish(session, layout, &statements, request, free).await?;
@@ -104,63 +108,72 @@ pub async fn claim(db: &Db, request: &ClaimRequest) -> SqlResult<Claim> {
     })
 }
 
-/// What the earlier rows outside the window are doing.
+/// What holds candidates from outside the window, by their position. Candidates come by aggregate and
+/// version.
 async fn holders(
     session: &mut Session,
     layout: &OutboxLayout,
-    statements: &OutboxStatements,
+    earlier: &str,
     candidates: &[Candidate],
-) -> SqlResult<HashMap<String, Option<Held>>> {
-    let inside: std::collections::HashSet<&str> =
-        candidates.iter().map(|c| c.id.as_str()).collect();
-    let mut ids: Vec<String> = candidates
+) -> SqlResult<HashMap<usize, Held>> {
+    let words = &layout.words;
+    let lookups: Vec<(usize, i64, &Candidate)> = candidates
         .iter()
-        .filter_map(|candidate| candidate.holder.clone())
-        .filter(|id| !inside.contains(id.as_str()))
+        .enumerate()
+        .filter_map(|(position, candidate)| {
+            let before = position.checked_sub(1).and_then(|at| candidates.get(at));
+            Some((position, candidate.look_after(before)?, candidate))
+        })
         .collect();
-    ids.sort();
-    ids.dedup();
     let mut known = HashMap::new();
-    for chunk in ids.chunks(IDS_MAX) {
-        let mut values = Vec::new();
-        let statement = bind_ids(&statements.holders, chunk, &mut values);
+    for chunk in lookups.chunks(LOOKUPS_MAX) {
+        // A few sizes only, so that sessions keep few statements; the last look-up is repeated.
+        let size = if chunk.len() <= 8 { 8 } else { LOOKUPS_MAX };
+        let last = chunk.last().into_iter().cycle();
+        let padded = chunk.iter().chain(last).take(size);
+        let mut values = Vec::with_capacity(size * 5);
+        for (position, after, candidate) in padded {
+            values.extend([
+                limit(*position as u64),
+                text(&candidate.key),
+                Value::Int(*after),
+                Value::Int(candidate.seq),
+                text(&words.sent),
+            ]);
+        }
+        let statement = vec![earlier; size].join("\nUNION ALL\n");
         for row in session.fetch(&statement, &values).await? {
-            let word = row.text(1)?;
-            let held = if word == layout.words.sent {
-                // Sent since the window was read: nothing holds the row any more.
-                None
-            } else if word == layout.words.failed {
-                Some(Held::Failed)
-            } else if word == layout.words.pending {
-                Some(Held::Until(row.time(2)?))
+            let word = row.text(2)?;
+            let held = if word == words.failed {
+                Held::Failed
+            } else if word == words.pending {
+                Held::Until(row.time(3)?)
             } else {
-                Some(Held::Sending)
+                Held::Sending
             };
-            known.insert(row.text(0)?, held);
+            let position = usize::try_from(row.int(0)?).unwrap_or(usize::MAX);
+            known.insert(position, held);
         }
     }
     Ok(known)
 }
 
-/// Which rows may go, and what keeps each of the others. Candidates come by aggregate and version.
+/// Which rows may go, and what keeps each of the others. Candidates come by aggregate and version; what
+/// holds one holds those behind it.
 fn split(
     candidates: Vec<Candidate>,
-    outside: &HashMap<String, Option<Held>>,
+    outside: &HashMap<usize, Held>,
 ) -> (Vec<Row>, Vec<(Candidate, Held)>) {
     let mut free = Vec::with_capacity(candidates.len());
-    let mut held: Vec<(Candidate, Held)> = Vec::new();
-    let mut inside: HashMap<String, Option<Held>> = HashMap::new();
-    for candidate in candidates {
-        let by = match &candidate.holder {
-            None => None,
-            // An earlier row in the window was decided on before; one that is gone holds nothing.
-            Some(id) => inside
-                .get(id)
-                .or_else(|| outside.get(id))
-                .copied()
-                .flatten(),
-        };
-        inside.insert(candidate.id.clone(), by);
+    let mut held = Vec::new();
+    let mut aggregate: Option<(String, Option<Held>)> = None;
+    for (position, candidate) in candidates.into_iter().enumerate() {
+        let inherited = aggregate
+            .take()
+            .filter(|(key, _)| *key == candidate.key)
+            .and_then(|(_, by)| by);
+        let by = inherited.or_else(|| outside.get(&position).copied());
+        aggregate = Some((candidate.key.clone(), by));
         match by {
             None => free.push(candidate.row),
             Some(by) => held.push((candidate, by)),
@@ -259,35 +272,46 @@ pub async fn wake(db: &Db, sent: &[(AggregateId, i64)]) -> SqlResult<u64> {
 mod tests {
     use super::*;
 
-    fn candidate(key: &str, seq: i64, holder: Option<&str>) -> Candidate {
+    fn candidate(key: &str, seq: i64) -> Candidate {
         Candidate {
             row: Row(vec![Value::Int(seq)]),
             id: format!("{key}-{seq}"),
             key: key.to_owned(),
             seq,
-            holder: holder.map(str::to_owned),
         }
     }
 
     #[test]
     fn a_row_goes_when_its_earlier_ones_go_with_it_and_one_cause_holds_all_behind_it() {
-        let outside = HashMap::from([
-            ("b-1".to_owned(), Some(Held::Failed)),
-            ("c-1".to_owned(), None),
-        ]);
-        let (free, held) = split(
-            vec![
-                candidate("a", 1, None),
-                candidate("a", 2, Some("a-1")),
-                candidate("b", 2, Some("b-1")),
-                candidate("b", 3, Some("b-2")),
-                candidate("c", 2, Some("c-1")),
-            ],
-            &outside,
-        );
+        let candidates = vec![
+            candidate("a", 1),
+            candidate("a", 2),
+            candidate("a", 5),
+            candidate("a", 6),
+            candidate("b", 2),
+            candidate("b", 3),
+            candidate("c", 9),
+        ];
+        let looked: Vec<_> = (0..candidates.len())
+            .map(|n| {
+                let before = n.checked_sub(1).map(|at| &candidates[at]);
+                candidates[n].look_after(before)
+            })
+            .collect();
+        let start = Some(i64::MIN);
+        assert_eq!(looked, [start, None, Some(2), None, start, None, start]);
+        let later = Held::Until(Timestamp::from_micros(7));
+        let outside = HashMap::from([(2, later), (4, Held::Failed)]);
+        let (free, held) = split(candidates, &outside);
         assert_eq!(free.len(), 3);
         let held: Vec<_> = held.iter().map(|(c, by)| (c.id.as_str(), *by)).collect();
-        assert_eq!(held, [("b-2", Held::Failed), ("b-3", Held::Failed)]);
+        let expected = [
+            ("a-5", later),
+            ("a-6", later),
+            ("b-2", Held::Failed),
+            ("b-3", Held::Failed),
+        ];
+        assert_eq!(held, expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::count::Count;
 use crate::model::ids::{AggregateId, ConsumerName, EventId};
 use crate::model::message::{FieldTable, Message, Payload, Properties};
-use crate::model::waiting::{NewWaiting, Parked, WaitingEvent, WaitingSummary};
+use crate::model::waiting::{NewWaiting, Parked, WaitingEvent, WaitingFound, WaitingSummary};
 use crate::store::{Guarded, Value};
 
 use super::db::Db;
@@ -160,11 +160,7 @@ pub async fn next(
 }
 
 /// Waiting events of any sequence whose turn it is.
-pub async fn ready(
-    db: &Db,
-    consumer: &ConsumerName,
-    rows_max: u32,
-) -> SqlResult<Vec<WaitingEvent>> {
+pub async fn ready(db: &Db, consumer: &ConsumerName, rows_max: u32) -> SqlResult<WaitingFound> {
     let consumer = text(consumer.as_str());
     let values = [
         consumer.clone(),
@@ -177,16 +173,32 @@ pub async fn ready(
         .await?
         .fetch(&db.waiting()?.ready, &values)
         .await?;
-    rows.iter().map(event_of).collect()
+    found_in(&rows)
 }
 
-/// Takes overdue events for a while: one locking scan and one update by key each, in one transaction.
+/// Reads rows one by one: one that cannot be read is told beside the others.
+fn found_in(rows: &[Row]) -> SqlResult<WaitingFound> {
+    let mut found = WaitingFound::default();
+    for row in rows {
+        match event_of(row) {
+            Ok(event) => found.events.push(event),
+            Err(fault) => {
+                let event_id = EventId::new(row.text(0)?);
+                found.unreadable.push((event_id, fault.words()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Takes overdue events for a while: one locking scan and one update by key each, in one transaction. A
+/// row that cannot be read is taken as well, or it would be found first for ever.
 pub async fn take_overdue(
     db: &Db,
     consumer: &ConsumerName,
     rows_max: u32,
     lease: Duration,
-) -> SqlResult<Vec<WaitingEvent>> {
+) -> SqlResult<WaitingFound> {
     let statements = db.waiting()?;
     let name = text(consumer.as_str());
     let mut session = db.transaction().await?;
@@ -196,17 +208,19 @@ pub async fn take_overdue(
             &[name.clone(), limit(u64::from(rows_max))],
         )
         .await?;
-    let events: Vec<WaitingEvent> = rows.iter().map(event_of).collect::<SqlResult<_>>()?;
-    for event in &events {
-        let values = [micros(lease), name.clone(), text(event.event_id.as_str())];
+    let found = found_in(&rows)?;
+    let readable = found.events.iter().map(|event| &event.event_id);
+    let unreadable = found.unreadable.iter().map(|(event_id, _)| event_id);
+    for event_id in readable.chain(unreadable) {
+        let values = [micros(lease), name.clone(), text(event_id.as_str())];
         session.execute(&statements.take_overdue, &values).await?;
     }
-    if events.is_empty() {
+    if found.is_empty() {
         session.rollback().await?;
     } else {
         session.commit().await?;
     }
-    Ok(events)
+    Ok(found)
 }
 
 /// Removes an event of which a copy went on.

@@ -13,11 +13,11 @@ use crate::script;
 use crate::servers::Servers;
 
 /// Rounds; each gives its own ratios, and the median counts: a machine is not equally busy all the time.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 /// Events of one measurement.
-const EVENTS: u64 = 30_000;
+const EVENTS: u64 = 20_000;
 /// Events of one measurement of the script.
-const EVENTS_OF_SCRIPT: u64 = 1_500;
+const EVENTS_OF_SCRIPT: u64 = 1_000;
 /// Longest a measurement may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -31,9 +31,11 @@ pub async fn measure(servers: &Servers, figures: &mut Figures) -> Result<()> {
     let (mut one_over, mut two_over, mut over_script) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         bare.purge().await?;
-        let limit = rate(EVENTS, bare.publish(EVENTS).await?);
+        // Half before and half after, so that a change of the machine's load meets both sides.
+        let before = bare.publish(EVENTS / 2).await?;
         let one = dispatched(&bare, &outbox, 1, EVENTS).await?;
         let two = dispatched(&bare, &outbox, 2, EVENTS).await?;
+        let limit = rate(EVENTS, before + bare.publish(EVENTS / 2).await?);
         one_over.push(one / limit);
         two_over.push(two / limit);
         let mut per_row = None;

@@ -1,7 +1,7 @@
 //! What every broker must do. `cases` runs on both; `rabbitmq` on the real one alone.
 
 mod alarm;
-mod arena;
+pub mod arena;
 mod cases;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../../support/node.rs"]

@@ -101,7 +101,7 @@ pub async fn without_an_archive_nothing_is_kept_but_the_horizon(f: &Fixture) {
 pub async fn an_inbox_that_is_the_services_own_table_is_not_touched(f: &Fixture) {
     let compact = f.with(|service, _| {
         if let Some(inbox) = &mut service.inbox {
-            inbox.layout = "compact".to_owned();
+            "compact".clone_into(&mut inbox.layout);
         }
     });
     let refused = compact.archive_inbox(&request(10, true)).await;
@@ -128,7 +128,7 @@ pub async fn the_oldest_letter_that_waits_for_somebody_is_known(f: &Fixture) {
     f.sql("UPDATE dead_letters SET status = 'replayed' WHERE event_id = 'e-1'")
         .await;
     let left = f.store.oldest_unresolved().await.expect("reads");
-    assert!(left.is_some_and(|left| left != age), "the other one's");
+    assert!(left.is_some_and(|left| left < age), "the other one's");
 }
 
 /// Cleaning and relaying at the same time: batches by key lock nothing a relay or a consumer needs.

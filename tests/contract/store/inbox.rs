@@ -6,7 +6,8 @@ use redrive::model::count::Count;
 use redrive::model::ids::EventId;
 use redrive::model::inbox::InboxInsert;
 use redrive::model::outbox::OutboxState;
-use redrive::store::Value;
+use redrive::store::inbox::ArchiveRequest;
+use redrive::store::{StoreError, Value};
 
 use super::fixture::{Fixture, consume, consumer, event};
 
@@ -82,4 +83,40 @@ pub async fn recent_rows_are_counted_in_their_window(f: &Fixture) {
     .await;
     let recent = f.store.inbox_recent(Duration::from_mins(1)).await;
     assert_eq!(recent, Ok(Count::Exact(1)));
+}
+
+/// A text the inbox's character set cannot hold is about this one event, and says so at once: tried
+/// again and again it would hold the queue up for ever.
+pub async fn q_20_a_text_no_column_takes_is_the_events_own_fault(f: &Fixture) {
+    if f.product != "sqlite" {
+        let narrow = "ALTER TABLE consumer_inbox CONVERT TO CHARACTER SET utf8mb3";
+        f.store
+            .create_business_tables(vec![narrow].leak())
+            .await
+            .expect("a table as some have it");
+    }
+    let mut tx = f.store.begin().await.expect("begins");
+    let odd = EventId::new("e-\u{1f9fe}");
+    let inserted = tx.inbox_insert(&consumer(), &odd, &"a".repeat(64)).await;
+    tx.rollback().await.expect("rolls back");
+    if f.product == "sqlite" {
+        assert_eq!(inserted, Ok(InboxInsert::First));
+    } else {
+        let error = inserted.expect_err("no such character there");
+        assert!(matches!(error, StoreError::Failed { .. }), "{error}");
+        assert!(!error.is_retryable());
+    }
+    // What can be written is written as before, and may be forgotten as before.
+    let tx = consume(&f.store, "e-1", &"a".repeat(64)).await;
+    tx.commit().await.expect("commits");
+    let forget = ArchiveRequest {
+        consumer: consumer(),
+        keep: Duration::ZERO,
+        rows_max: 10,
+        archive: true,
+    };
+    let then = f.moment(-1_000_000);
+    f.sql(format!("UPDATE consumer_inbox SET processed_at = {then}"))
+        .await;
+    assert_eq!(f.store.archive_inbox(&forget).await.expect("moves").rows, 1);
 }

@@ -5,7 +5,7 @@ mod archive;
 mod compact;
 mod dead_letters;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod inbox;
 mod journal;
 mod outbox;
@@ -84,16 +84,19 @@ cases! {
     outbox::big_batches_are_completed_whole,
     faults::q_02_a_deadlock_is_repeated_and_nothing_else_is,
     faults::q_02_a_mark_that_meets_locks_is_repeated_and_nothing_is_sent_twice,
+    faults::q_20_what_could_not_be_marked_in_time_is_marked_later_and_not_sent_again,
     faults::q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself,
     faults::q_21_a_clean_up_in_batches_does_not_lock_the_relay_out,
     faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
     inbox::recent_rows_are_counted_in_their_window,
+    inbox::q_20_a_text_no_column_takes_is_the_events_own_fault,
     waiting::a_sequence_moves_on_under_its_lock,
     waiting::two_that_begin_a_sequence_do_not_both_win,
     waiting::an_event_waits_whole_and_once,
     waiting::an_event_whose_turn_has_come_is_found,
+    waiting::an_unreadable_waiting_row_stands_beside_the_others,
     waiting::i_03_the_deadline_is_counted_from_the_last_attempt,
     waiting::an_overdue_event_is_given_up_by_one_worker_at_a_time,
     archive::i_01_old_rows_leave_the_inbox_oldest_first_and_the_horizon_follows,

@@ -134,7 +134,32 @@ pub async fn a_move_is_guarded_by_its_version_and_writes_what_changed(f: &Fixtur
     assert_eq!(moved.steps[0].event_id, after.steps[0].event_id);
     assert_eq!(moved.steps[1], work.saga.steps[1]);
     let listed = f.store.sagas(5).await.expect("lists");
-    assert_eq!(listed, [moved]);
+    assert_eq!(listed, [moved.clone()]);
+
+    // Another question changes timers only: what a person planned on is still what is there.
+    let mut tx = f.store.begin().await.expect("begins");
+    let work = tx
+        .saga(&SagaRef::Id(id.clone()))
+        .await
+        .expect("locks")
+        .expect("there");
+    let mut asked = work.saga.clone();
+    asked.steps[0].queries = 1;
+    asked.steps[0].timeout_at = Some(work.now.plus(HOUR * 2));
+    asked.due_at = asked.steps[0].timeout_at;
+    assert_eq!(
+        tx.saga_move(&work.saga, &asked, None).await,
+        Ok(Guarded::Done)
+    );
+    tx.commit().await.expect("commits");
+    let asked_row = read(f.store.as_ref(), &id).await;
+    assert_eq!(
+        (asked_row.version, asked_row.updated_at),
+        (2, moved.updated_at)
+    );
+    assert_eq!(asked_row.steps[0].updated_at, moved.steps[0].updated_at);
+    assert_eq!(asked_row.steps[0].queries, 1);
+    assert_eq!(asked_row.due_at, asked.due_at);
     assert_eq!(
         f.store
             .claim_sagas(&request(5, HOUR))
@@ -362,7 +387,7 @@ pub async fn two_movers_of_one_saga_wait_for_each_other(f: &Fixture) {
         .expect("locks")
         .expect("there");
     let after = Saga {
-        due_at: None,
+        attention: Some("look".to_owned()),
         ..work.saga.clone()
     };
     let other = f.another();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redrive::model::count::Count;
 use redrive::model::ids::{AggregateId, EventId};
 use redrive::model::message::{FieldValue, Message, Payload};
-use redrive::model::waiting::{NewWaiting, Parked, WaitingEvent};
+use redrive::model::waiting::{NewWaiting, Parked, WaitingEvent, WaitingFound};
 use redrive::store::{Guarded, StoreError};
 
 use super::fixture::{Fixture, consumer};
@@ -62,7 +62,7 @@ async fn next(f: &Fixture) -> Option<WaitingEvent> {
 
 async fn ready(f: &Fixture) -> Vec<String> {
     let ready = f.store.ready_waiting(&consumer(), 10).await;
-    let ids = ready.expect("reads").into_iter().map(|w| w.event_id);
+    let ids = ready.expect("reads").events.into_iter().map(|w| w.event_id);
     ids.map(|id| id.to_string()).collect()
 }
 
@@ -161,7 +161,39 @@ pub async fn an_event_whose_turn_has_come_is_found(f: &Fixture) {
     // Older ones are past: they are found as well, so that nothing stays behind.
     assert_eq!(ready(f).await, ["e-2", "e-3", "e-4"]);
     let other = f.store.ready_waiting(&"mail".into(), 10).await;
-    assert_eq!(other, Ok(Vec::new()));
+    assert_eq!(other, Ok(WaitingFound::default()));
+}
+
+pub async fn an_unreadable_waiting_row_stands_beside_the_others(f: &Fixture) {
+    for (id, version) in [("e-2", 2), ("e-3", 3), ("e-8", 8), ("e-9", 9)] {
+        park(f, &early(id, version)).await;
+    }
+    apply(f, 2).await;
+    let then = f.moment(-60_000_000);
+    f.sql(format!("UPDATE waiting_events SET deadline_at = {then}"))
+        .await;
+    f.sql("UPDATE waiting_events SET headers = '1' WHERE event_id IN ('e-2', 'e-8')".to_owned())
+        .await;
+    let found = f.store.ready_waiting(&consumer(), 10).await;
+    let (events, unreadable) = apart(&found.expect("reads"));
+    assert_eq!(
+        (events, unreadable),
+        (vec!["e-3".to_owned()], vec!["e-2".to_owned()])
+    );
+    let found = f.store.take_overdue(&consumer(), 10, MINUTE).await;
+    let (events, unreadable) = apart(&found.expect("reads"));
+    assert_eq!(
+        (events, unreadable),
+        (vec!["e-9".to_owned()], vec!["e-8".to_owned()])
+    );
+    let again = f.store.take_overdue(&consumer(), 10, MINUTE).await;
+    assert_eq!(again, Ok(WaitingFound::default()), "both are taken");
+}
+
+fn apart(found: &WaitingFound) -> (Vec<String>, Vec<String>) {
+    let events = found.events.iter().map(|w| w.event_id.to_string());
+    let unreadable = found.unreadable.iter().map(|(id, _)| id.to_string());
+    (events.collect(), unreadable.collect())
 }
 
 pub async fn i_03_the_deadline_is_counted_from_the_last_attempt(f: &Fixture) {
@@ -175,7 +207,7 @@ pub async fn i_03_the_deadline_is_counted_from_the_last_attempt(f: &Fixture) {
     }
     park(f, &waiting).await;
     let overdue = f.store.take_overdue(&consumer(), 10, MINUTE).await;
-    assert_eq!(overdue, Ok(Vec::new()));
+    assert_eq!(overdue, Ok(WaitingFound::default()));
     let summary = f.store.waiting_summary().await.expect("reads");
     let summary = summary.expect("an inbox");
     assert!(summary.oldest_s.expect("an age") > 259_000.0);
@@ -193,11 +225,11 @@ pub async fn an_overdue_event_is_given_up_by_one_worker_at_a_time(f: &Fixture) {
     apply(f, 2).await;
     let other = f.another();
     let taken = f.store.take_overdue(&consumer(), 10, MINUTE).await;
-    let taken = taken.expect("reads");
+    let taken = taken.expect("reads").events;
     let ids: Vec<_> = taken.iter().map(|w| w.event_id.as_str()).collect();
     assert_eq!(ids, ["e-9"], "the turn of e-3 has come: it is not given up");
     let again = other.take_overdue(&consumer(), 10, MINUTE).await;
-    assert_eq!(again, Ok(Vec::new()), "somebody has it");
+    assert_eq!(again, Ok(WaitingFound::default()), "somebody has it");
     // Sent again meanwhile: whoever was giving it up does not take it away.
     park(f, &early("e-9", 9)).await;
     let removed = f

@@ -230,7 +230,10 @@ impl Change<'_> {
         // A message that lies in a dead-letter queue for hours is not asked about every few seconds.
         let pause = self.policy.query.ceiling(as_count(step.queries));
         step.timeout_at = Some(now.plus(limits.timeout.max(pause)));
-        self.tell_if_asked_often(no, "it is still under way");
+        self.tell_if_asked_often(
+            no,
+            "it has not been done yet; its message may be a dead letter",
+        );
         Verdict::Moved
     }
 
@@ -253,12 +256,7 @@ impl Change<'_> {
             .saga
             .step(no)
             .filter(|step| step.queries >= limit)
-            .map(|step| {
-                format!(
-                    "the outcome of {} is not known, asked {} times: {why}",
-                    step.name, step.queries
-                )
-            });
+            .map(|step| format!("no outcome of {} after {limit} questions: {why}", step.name));
         if let Some(told) = told {
             self.tell(&told);
         }

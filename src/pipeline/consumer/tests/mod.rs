@@ -10,7 +10,9 @@ use crate::pipeline::headers;
 use crate::pipeline::test_support::{Bench, Meddler, message};
 use crate::store::{BusinessTx, Value};
 
+mod trouble;
 mod versions;
+mod waiting_room;
 
 const QUEUE: &str = "inventory.orders";
 const EFFECT: &str = "INSERT INTO reservations (order_no, sku, quantity, state) \
@@ -354,39 +356,4 @@ async fn the_same_id_with_other_content_is_a_conflict_and_is_not_absorbed() {
         class.and_then(FieldValue::as_text),
         Some("conflict: same id, other content")
     );
-}
-
-#[tokio::test]
-async fn a_dead_letter_that_cannot_be_published_is_left_to_the_broker() {
-    let bench = Bench::new().await;
-    bench
-        .put(QUEUE, vec![message(Some("e-1"), "bad", b"{}")])
-        .await;
-    let service = bench.service("inventory");
-    let settings = ConsumerSettings {
-        dead_letter_queue: Some("deleted.dlq".to_owned()),
-        ..ConsumerSettings::default()
-    };
-    let handler: Arc<dyn Handler> = Arc::new(Scripted::default());
-    let work = (handler, settings);
-    let ports = bench.connected("inventory");
-    let mut consumer =
-        Consumer::with_settings(service, ports, &Clock::System, work).expect("an inbox");
-    let report = consumer.run_once().await;
-    assert!(report.problem.expect("told").contains("deleted.dlq"));
-    assert_eq!(bench.ready("inventory.orders.dlq").await, 1);
-}
-
-#[tokio::test]
-async fn a_missing_table_kills_no_message() {
-    let bench = Bench::new().await;
-    let store = bench.store("inventory");
-    store
-        .create_business_tables(&["DROP TABLE consumer_inbox"])
-        .await
-        .expect("drops");
-    let report = consume(&bench, vec![message(Some("e-1"), "ok", b"{}")]).await;
-    assert!(report.problem.is_some());
-    assert_eq!(report.get("dead"), 0);
-    assert_eq!(bench.ready(QUEUE).await, 1);
 }

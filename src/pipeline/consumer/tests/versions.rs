@@ -185,12 +185,13 @@ async fn a_gap_that_does_not_close_becomes_a_dead_letter_that_names_it_and_can_b
     let bench = Bench::new().await;
     let mut consumer = with_policy(&bench, one_by_one(Duration::ZERO));
     bench.put(QUEUE, vec![event(1, "ok"), event(3, "ok")]).await;
-    let (report, _) = run_until(&mut consumer, |r| {
-        // The sweep gives up once the queue has been read.
-        r.get("dead") == 1
-    })
-    .await;
+    let report = consumer.run_once().await;
     assert_eq!((report.get("done"), report.get("parked")), (1, 1));
+    bench
+        .execute("inventory", "UPDATE waiting_events SET deadline_at = 0")
+        .await;
+    // The sweep gives up once the queue has been read.
+    run_until(&mut consumer, |r| r.get("dead") == 1).await;
     assert_eq!(bench.number("inventory", WAITING).await, 0);
     let mut collector = Collector::new(
         &bench.ports.context,
@@ -241,7 +242,7 @@ async fn i_03_a_waiting_event_tried_a_moment_ago_is_not_given_up_for_its_age() {
     let overdue = store
         .take_overdue(&"inventory".into(), 10, Duration::from_mins(1))
         .await;
-    assert_eq!(overdue.expect("reads"), []);
+    assert!(overdue.expect("reads").is_empty());
     let summary = store.waiting_summary().await.expect("reads");
     let summary = summary.expect("a waiting room");
     let three_days = 259_200.0;

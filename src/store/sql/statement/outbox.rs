@@ -18,13 +18,6 @@ const EVENT: &str = ",
   {schema_version} AS c12, {payload} AS c13, {headers} AS c14,
   {destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
 
-/// The rest of a claim in sequence.
-const CLAIM_SEQUENCE: &str = ",
-  {now_us} AS c19,
-  (SELECT e.{id} FROM {t} e{by_key} WHERE e.{key} = {t}.{key} AND e.{seq} < {t}.{seq} AND e.{status} <> ?
-   ORDER BY e.{seq} DESC LIMIT 1) AS c20
-FROM {t}{by_due} WHERE {status} = ? AND {due} <= {now} ORDER BY {due} LIMIT ?{skip_locked}";
-
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
 pub struct OutboxStatements {
@@ -51,15 +44,15 @@ pub struct OutboxStatements {
     /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
     /// locked. Binds status, limit.
     pub claim_due: Result<String, String>,
-    /// As `claim_due`, with the nearest earlier unsent row of the aggregate: (aggregate, version)
-    /// backwards, one entry where there is one, else as many as the aggregate has sent. A consistent
-    /// read, so it locks nothing. Binds sent, status, limit. The error names what is missing.
-    pub claim_sequence: Result<String, String>,
+    /// The nearest unsent row of an aggregate between two versions. (aggregate, version) backwards from the
+    /// upper one: one entry where there is one, else as many as lie between; a consistent read, so it
+    /// locks nothing. Bound values, not a correlated subquery: of that no server makes a range. Many are
+    /// joined by UNION ALL. Binds a mark, aggregate, lower and upper version, sent. The error names what
+    /// is missing.
+    pub earlier: Result<String, String>,
     /// Marks locked rows claimed. Primary key, as many rows as ids. Binds sending, token (if any), lease (if any), ids,
     /// pending.
     pub claim_mark: String,
-    /// State and time of rows that others wait for. Primary key, no locks. Binds ids.
-    pub holders: String,
     /// Puts locked rows off. Primary key. Binds the instant, the reason (if kept), ids, pending.
     pub hold: String,
     /// Later rows of an aggregate that were put off. (aggregate, version) from the version on, at most
@@ -242,17 +235,19 @@ impl OutboxStatements {
                 )?),
                 None => Err(missing(layout, &[&layout.status, &layout.due_at])),
             },
-            claim_sequence: match (&layout.seq, &indexes.due, &indexes.key) {
-                (None, ..) => Err(format!(
+            earlier: match (&layout.seq, &indexes.key) {
+                (None, _) => Err(format!(
                     "the {} layout has no version in the sequence, which order = \"sequence\" needs; use \"due\"",
                     layout.layout
                 )),
-                (Some(_), None, _) => Err(missing(layout, &[&layout.status, &layout.due_at])),
-                (Some(seq), Some(_), None) => Err(missing(layout, &[&layout.key, seq])),
-                (Some(_), Some(_), Some(_)) => Ok(event(CLAIM_SEQUENCE)?),
+                (Some(seq), None) => Err(missing(layout, &[&layout.key, seq])),
+                (Some(_), Some(_)) => Ok(render(
+                    "SELECT * FROM (SELECT ? AS c0, {id} AS c1, {status} AS c2, {us(due)} AS c3 \
+                     FROM {t}{by_key} WHERE {key} = ? AND {seq} > ? AND {seq} < ? AND {status} <> ? \
+                     ORDER BY {seq} DESC LIMIT 1) earlier",
+                )?),
             },
             claim_mark: render(&claim_mark(layout))?,
-            holders: render("SELECT {id}, {status}, {us(due)} FROM {t} WHERE {id} IN ({ids})")?,
             hold: render(&format!(
                 "UPDATE {{t}} SET {{due}} = {{at}}{error}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ?",
                 touch(layout),
@@ -420,12 +415,8 @@ impl OutboxStatements {
             "claim_due",
             self.claim_due.as_ref().map(String::as_str).ok(),
         );
-        push(
-            "claim_sequence",
-            self.claim_sequence.as_ref().map(String::as_str).ok(),
-        );
+        push("earlier", self.earlier.as_ref().map(String::as_str).ok());
         push("claim_mark", Some(&self.claim_mark));
-        push("holders", Some(&self.holders));
         push("hold", Some(&self.hold));
         push("held", self.held.as_deref());
         push("wake", self.wake.as_deref());

@@ -15,12 +15,14 @@ attention, owner, evidence"
     };
 }
 
-/// What a move writes. Binds state, expiry, due, failures, error, attention, attention (flag), owner, evidence.
+/// What a move writes; a move that only sets timers keeps version and time of the last change. Binds state,
+/// 1 or 0, expiry, due, failures, error, attention, attention (flag), owner, evidence, 1 or 0.
 macro_rules! moved {
     () => {
-        "UPDATE {sagas} SET state = ?, version = version + 1, expires_at = {at}, due_at = {at}, failures = ?,
+        "UPDATE {sagas} SET state = ?, version = version + ?, expires_at = {at}, due_at = {at}, failures = ?,
   last_error = ?, attention = ?, attention_at = CASE WHEN ? = 1 THEN COALESCE(attention_at, {now}) ELSE NULL END,
-  owner = ?, evidence = ?, lease_token = NULL, lease_until = NULL, leased_by = NULL, updated_at = {now}
+  owner = ?, evidence = ?, lease_token = NULL, lease_until = NULL, leased_by = NULL,
+  updated_at = CASE WHEN ? = 1 THEN {now} ELSE updated_at END
 WHERE saga_id = ? AND version = ?"
     };
 }
@@ -74,9 +76,10 @@ WHERE saga_id IN ({ids})",
         /// The same by the holder of the lease. Binds the move's, id, version, token.
         move_held: concat!(moved!(), " AND lease_token = ?"),
         /// A step after a move; its saga is locked. Primary key, one row. Binds forward, compensation, attempts,
-        /// queries, timeout, error, conflict, event, id, number.
+        /// queries, timeout, error, conflict, event, 1 or 0, id, number.
         move_step: "UPDATE saga_steps SET forward_state = ?, compensation_state = ?, attempts = ?, queries = ?,
-  timeout_at = {at}, last_error = ?, conflict_text = ?, event_id = ?, updated_at = {now}
+  timeout_at = {at}, last_error = ?, conflict_text = ?, event_id = ?,
+  updated_at = CASE WHEN ? = 1 THEN {now} ELSE updated_at END
 WHERE saga_id = ? AND step_no = ?",
         /// A saga that could not be moved, back for later. Primary key, one row. Binds error, pause, id, token.
         postpone: "UPDATE {sagas} SET failures = failures + 1, last_error = ?,

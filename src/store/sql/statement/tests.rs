@@ -82,7 +82,6 @@ fn q_04_leases_are_judged_by_the_database_s_clock() {
         let now = dialect.now();
         let judged = [
             statements.claim_due.expect("has its index"),
-            statements.claim_sequence.expect("has its indexes"),
             statements.expired.expect("has its index"),
             statements.reap,
             statements.release.expect("can be released"),

@@ -56,6 +56,7 @@ pub fn facts(world: &World) -> Vec<Fact> {
         outboxes(flow, &mut out);
         for consumer in &flow.consumers {
             queue(consumer, &mut out);
+            waiting(consumer, &mut out);
         }
         rest(flow, &mut out);
     }
@@ -207,6 +208,23 @@ fn queue(consumer: &ConsumerFlow, out: &mut Vec<Fact>) {
     };
     found.target = Some(consumer.queue.clone());
     out.push(found);
+}
+
+/// Events that wait for an earlier one: their gap closes by itself, or they become dead letters.
+fn waiting(consumer: &ConsumerFlow, out: &mut Vec<Fact>) {
+    let Some(summary) = &consumer.waiting else {
+        return;
+    };
+    if let Some(told) = summary.told() {
+        let mut found = fact(
+            format!("waiting/{}", consumer.consumer),
+            Role::Warn,
+            format!("{}: {told}", consumer.consumer),
+            PaneId::DeadLetters,
+        );
+        found.target = Some(format!("consumer:{}", consumer.consumer));
+        out.push(found);
+    }
 }
 
 fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
