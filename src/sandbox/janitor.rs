@@ -1,5 +1,6 @@
 //! Keeps the demo's tables small: what was processed longer ago than [`super::topology::KEPT`] is
-//! deleted. Event and saga ids are UUIDv7, so age is a range of the primary key.
+//! deleted. Event and saga ids are UUIDv7, so age is a range of the primary key. A saga that is not
+//! over, or that a person has not seen, stays however old it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,19 @@ const OF_EVERY_SERVICE: [&str; 2] = [
     "DELETE FROM outbox_events WHERE status = 'sent' AND event_id < ?",
     "DELETE FROM consumer_inbox WHERE event_id < ?",
 ];
-const OF_ORDERS: [&str; 2] = [
-    "DELETE FROM saga_steps WHERE saga_id < ?",
-    "DELETE FROM sagas WHERE saga_id < ?",
-];
+/// Sagas of one transaction.
+const SAGAS: usize = 100;
+/// Transactions of one pass.
+const BATCHES: usize = 50;
+/// The next old saga that is over. Primary key range, ends at the first. Binds after, before.
+const OVER: &str = "SELECT saga_id FROM sagas WHERE saga_id > ? AND saga_id < ? \
+     AND state IN ('completed', 'compensated') AND attention_at IS NULL ORDER BY saga_id LIMIT 1";
+/// Primary key, one row; guarded, since a late answer may have moved it meanwhile. The saga before its
+/// steps: the lock order of whoever moves one.
+const SAGA: &str = "DELETE FROM sagas WHERE saga_id = ? \
+     AND state IN ('completed', 'compensated') AND attention_at IS NULL";
+/// Primary key, the rows of one saga, which is locked.
+const STEPS: &str = "DELETE FROM saga_steps WHERE saga_id = ?";
 
 /// Deletes old rows of one service.
 pub(super) struct Janitor {
@@ -51,20 +61,44 @@ impl Janitor {
             return Ok(());
         }
         self.next = Instant::now() + EVERY;
+        self.clean(report).await
+    }
+
+    async fn clean(&self, report: &mut Report) -> StoreResult<()> {
         let oldest = first_id_at(self.clock.now().minus(KEPT + MARGIN));
+        if self.service == "orders" {
+            self.clean_sagas(&oldest, report).await?;
+        }
         let mut tx = self.store.begin().await?;
-        let own: &[&'static str] = if self.service == "orders" {
-            &OF_ORDERS
-        } else {
-            &[]
-        };
-        for statement in OF_EVERY_SERVICE.iter().chain(own) {
+        for statement in OF_EVERY_SERVICE {
             let rows = tx
                 .execute(statement, &[Value::Text(oldest.clone())])
                 .await?;
             report.add("deleted", rows);
         }
         tx.commit().await
+    }
+
+    async fn clean_sagas(&self, oldest: &str, report: &mut Report) -> StoreResult<()> {
+        let mut after = String::new();
+        for _ in 0..BATCHES {
+            let mut tx = self.store.begin().await?;
+            for _ in 0..SAGAS {
+                let range = [Value::Text(after.clone()), Value::Text(oldest.to_owned())];
+                let found = tx.fetch_one(OVER, &range).await?;
+                let Some([Value::Text(saga_id)]) = found.as_deref() else {
+                    return tx.commit().await;
+                };
+                after.clone_from(saga_id);
+                let id = [Value::Text(after.clone())];
+                let rows = tx.execute(SAGA, &id).await?;
+                if rows == 1 {
+                    report.add("deleted", rows + tx.execute(STEPS, &id).await?);
+                }
+            }
+            tx.commit().await?;
+        }
+        Ok(())
     }
 }
 
@@ -102,6 +136,36 @@ impl Worker for Janitor {
 mod tests {
     use super::*;
     use crate::model::ids::EventId;
+    use crate::pipeline::test_support::Bench;
+
+    #[tokio::test]
+    async fn only_sagas_that_are_over_and_seen_are_deleted_with_their_steps() {
+        let bench = Bench::new().await;
+        for saga in [
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('0-done', 'order', '1', 'completed')",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('0-back', 'order', '2', 'compensated')",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('0-runs', 'order', '3', 'running')",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('0-fails', 'order', '4', 'compensation_failed')",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('0-newer', 'order', '5', 'paused')",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state, attention_at) VALUES ('0-late', 'order', '6', 'compensated', 1)",
+            "INSERT INTO sagas (saga_id, saga_type, business_key, state) VALUES ('f-young', 'order', '7', 'completed')",
+            "INSERT INTO saga_steps (saga_id, step_no, name) SELECT saga_id, 1, 'charge' FROM sagas",
+        ] {
+            bench.execute("orders", saga).await;
+        }
+        let janitor = Janitor::new("orders", bench.store("orders"), Clock::System);
+        let mut report = Report::new(NAME, "orders");
+        janitor.clean(&mut report).await.expect("cleans");
+        assert_eq!(report.get("deleted"), 4);
+        for left in [
+            "SELECT COUNT(*) FROM sagas",
+            "SELECT COUNT(*) FROM saga_steps",
+        ] {
+            assert_eq!(bench.number("orders", left).await, 5, "{left}");
+        }
+        let over = "SELECT COUNT(*) FROM sagas WHERE saga_id IN ('0-done', '0-back')";
+        assert_eq!(bench.number("orders", over).await, 0);
+    }
 
     #[test]
     fn an_id_made_now_is_not_older_than_now() {

@@ -6,8 +6,9 @@
 //! confirm        this service's own row, and order.confirmed         nothing to undo
 //! ```
 //!
-//! An order is `confirmed` with the result event of its charge and not before. It is `cancelled`, with
-//! `order.cancelled`, the moment its saga turns round; what was done is undone after that.
+//! An order is `confirmed` when the result event of its charge exists, and not before. It is
+//! `cancelled`, with `order.cancelled`, the moment its saga turns round; what was done is undone after
+//! that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,43 @@ pub struct OrderSaga {
     payment: Option<Arc<dyn Store>>,
 }
 
+/// Where the last command of a side is. Read *before* what it may have done: the two commit together, so
+/// what is not done after it was consumed will not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Nobody sent it.
+    NotSent,
+    /// In the outbox, in a queue, or a dead letter: it cannot be missed.
+    UnderWay,
+    /// Its inbox row is there.
+    Consumed,
+}
+
+impl Command {
+    /// Of a side's last command.
+    pub(super) async fn of(
+        store: &dyn Store,
+        consumer: &str,
+        step: &SagaStep,
+    ) -> StoreResult<Self> {
+        let Some(event_id) = &step.event_id else {
+            return Ok(Self::NotSent);
+        };
+        let row = store
+            .inbox_row(&ConsumerName::new(consumer), event_id)
+            .await?;
+        Ok(row.map_or(Self::UnderWay, |_| Self::Consumed))
+    }
+
+    /// What is to be said when it has done nothing.
+    const fn without_effect(self) -> Answer {
+        match self {
+            Self::UnderWay => Answer::InFlight,
+            Self::NotSent | Self::Consumed => Answer::NotFound,
+        }
+    }
+}
+
 const RESERVED: &str =
     "UPDATE orders SET state = 'reserved' WHERE order_no = ? AND state = 'pending_inventory'";
 const CONFIRMED: &str = "UPDATE orders SET state = 'confirmed', version = version + 1 \
@@ -115,9 +153,18 @@ impl OrderSaga {
     }
 
     async fn reserve_state(&self, order_no: i64, task: &Task<'_>) -> Result<Answer, StoreError> {
-        let Some(store) = &self.inventory else {
+        let Some(store) = self.inventory.as_deref() else {
             return Ok(absent("inventory"));
         };
+        let command = Command::of(store, "inventory", task.step).await?;
+        Self::reserved(store, order_no, (task, command)).await
+    }
+
+    pub(super) async fn reserved(
+        store: &dyn Store,
+        order_no: i64,
+        (task, command): (&Task<'_>, Command),
+    ) -> Result<Answer, StoreError> {
         let mut tx = store.begin().await?;
         let found = reservation(tx.as_mut(), order_no).await?;
         tx.rollback().await?;
@@ -126,16 +173,23 @@ impl OrderSaga {
             (Side::Forward, Some("reserved"))
             | (Side::Compensation, Some("released" | "cancelled")) => Answer::Succeeded,
             (Side::Forward, Some(state)) => Answer::Failed(format!("the reservation is {state}")),
-            (Side::Compensation, Some(_)) | (_, None) => {
-                self.under_way(store, "inventory", task.step).await?
-            }
+            (Side::Compensation, Some(_)) | (_, None) => command.without_effect(),
         })
     }
 
     async fn charge_state(&self, order_no: i64, task: &Task<'_>) -> Result<Answer, StoreError> {
-        let Some(store) = &self.payment else {
+        let Some(store) = self.payment.as_deref() else {
             return Ok(absent("payment"));
         };
+        let command = Command::of(store, "payment", task.step).await?;
+        Self::charged(store, order_no, (task, command)).await
+    }
+
+    pub(super) async fn charged(
+        store: &dyn Store,
+        order_no: i64,
+        (task, command): (&Task<'_>, Command),
+    ) -> Result<Answer, StoreError> {
         let charge = key_of(TYPE, &order_no.to_string(), CHARGE, Side::Forward);
         let mut tx = store.begin().await?;
         if task.side == Side::Compensation {
@@ -143,53 +197,52 @@ impl OrderSaga {
             let found = payment(tx.as_mut(), &charge).await?;
             tx.rollback().await?;
             let is_nothing_to_refund = found.is_some_and(|(state, _)| state == "cancelled");
-            if is_back || is_nothing_to_refund {
-                return Ok(Answer::Succeeded);
-            }
-            return self.under_way(store, "payment", task.step).await;
+            return Ok(if is_back || is_nothing_to_refund {
+                Answer::Succeeded
+            } else {
+                command.without_effect()
+            });
         }
         let found = payment(tx.as_mut(), &charge).await?;
         let answer = match found.as_ref().map(|(state, _)| state.as_str()) {
-            Some("charged" | "refunded") => Some(Answer::Succeeded),
-            Some("unknown") => Some(ask_processor(tx.as_mut(), &charge, order_no).await?),
-            Some(state) => Some(Answer::Failed(format!("the payment is {state}"))),
-            None => None,
+            Some("charged" | "refunded") => Answer::Succeeded,
+            Some("unknown") => ask_processor(tx.as_mut(), order_no, (task, command)).await?,
+            Some(state) => Answer::Failed(format!("the payment is {state}")),
+            None => command.without_effect(),
         };
         tx.commit().await?;
-        match answer {
-            Some(answer) => Ok(answer),
-            None => self.under_way(store, "payment", task.step).await,
-        }
-    }
-
-    /// Nothing was done yet. A command that was consumed without an effect is lost; any other is in the
-    /// outbox, in a queue, or a dead letter: it cannot be missed.
-    async fn under_way(
-        &self,
-        store: &Arc<dyn Store>,
-        consumer: &str,
-        step: &SagaStep,
-    ) -> StoreResult<Answer> {
-        let Some(event_id) = &step.event_id else {
-            return Ok(Answer::NotFound);
-        };
-        let row = store
-            .inbox_row(&ConsumerName::new(consumer), event_id)
-            .await?;
-        Ok(row.map_or(Answer::InFlight, |_| Answer::NotFound))
+        Ok(answer)
     }
 }
 
-/// The payment does not know: the processor does, unless it cannot be asked.
-async fn ask_processor(tx: &mut dyn BusinessTx, key: &str, order_no: i64) -> StoreResult<Answer> {
+/// The payment does not know: the processor does, unless it cannot be asked. What it has charged gets
+/// the result event that was missing, and that event is the answer.
+async fn ask_processor(
+    tx: &mut dyn BusinessTx,
+    order_no: i64,
+    (task, command): (&Task<'_>, Command),
+) -> StoreResult<Answer> {
     if processor::fault_of(tx, order_no).await? == Some(ProcessorFault::Away) {
         return Ok(Answer::Away("card processor does not answer".to_owned()));
     }
-    if !processor::knows(tx, key).await? {
-        return Ok(Answer::NotFound);
+    if !processor::knows(tx, task.key).await? {
+        return Ok(command.without_effect());
     }
-    set_state(tx, key, ("unknown", "charged")).await?;
-    Ok(Answer::Succeeded)
+    let link = Link {
+        cause: task.step.event_id.as_ref(),
+        key: Some(task.key),
+    };
+    let result = order_of(task.data).and_then(|order| order.event("payment.charged", link));
+    match result {
+        Err(problem) => return Ok(Answer::Away(problem)),
+        // Guarded by the state: whoever moves the payment writes the event, once.
+        Ok(event) => {
+            if set_state(tx, task.key, ("unknown", "charged")).await? == 1 {
+                tx.append(&event).await?;
+            }
+        }
+    }
+    Ok(Answer::InFlight)
 }
 
 fn absent(service: &str) -> Answer {
@@ -245,7 +298,7 @@ impl SagaDefinition for OrderSaga {
         &self,
         tx: &mut dyn BusinessTx,
         data: &str,
-        before: &Saga,
+        _before: &Saga,
         after: &Saga,
     ) -> Result<(), StoreError> {
         let Ok(order) = order_of(data) else {
@@ -263,20 +316,20 @@ impl SagaDefinition for OrderSaga {
                 }
                 return Ok(());
             }
-            SagaState::Completed if before.state == SagaState::Running => {
+            // What a person or an earlier pass decided counts as well: each is done once, by its guard.
+            SagaState::Completed => {
                 if tx.execute(CONFIRMED, &number).await? == 0 {
                     return Ok(());
                 }
                 ("order.confirmed", order)
             }
             SagaState::Compensating | SagaState::CompensationFailed | SagaState::Compensated => {
-                // Also when a person or an earlier pass turned it round: the order is cancelled once.
                 if tx.execute(CANCELLED, &number).await? == 0 {
                     return Ok(());
                 }
                 ("order.cancelled", order.because(&why(after)))
             }
-            SagaState::Completed | SagaState::Unreadable => return Ok(()),
+            SagaState::Unreadable => return Ok(()),
         };
         let causes = after.steps.iter().filter_map(|step| step.event_id.as_ref());
         let link = Link {

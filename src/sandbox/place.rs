@@ -3,6 +3,7 @@
 //! is told by its result event.
 
 use crate::base::crash::CrashPoints;
+use crate::base::digest::sha256_hex;
 use crate::model::ids::SagaId;
 use crate::pipeline::saga_coordinator::{NewInstance, Recorded, SagaError, cancel, start};
 use crate::store::{BusinessTx, Store, StoreError, StoreResult, Value};
@@ -19,11 +20,11 @@ pub const FIRST_ORDER: i64 = 8_800;
 /// Tries to find a free number, or to get past a lock.
 const TRIES: u32 = 10;
 
-const FIND: &str =
-    "SELECT order_no, saga_id, state, amount_cents FROM orders WHERE idempotency_key = ?";
+const FIND: &str = "SELECT order_no, saga_id, state, amount_cents, request_sha256 FROM orders \
+     WHERE idempotency_key = ?";
 const LAST: &str = "SELECT COALESCE(MAX(order_no), 0) FROM orders";
-const INSERT: &str = "INSERT INTO orders (order_no, idempotency_key, saga_id, state, amount_cents) \
-     VALUES (?, ?, ?, 'pending_inventory', ?)";
+const INSERT: &str = "INSERT INTO orders (order_no, idempotency_key, request_sha256, saga_id, state, \
+     amount_cents) VALUES (?, ?, ?, ?, 'pending_inventory', ?)";
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,34 @@ pub struct OrderRequest {
     pub quantity: i64,
     /// Price of all of it.
     pub amount_cents: i64,
+}
+
+impl OrderRequest {
+    fn order(&self, order_no: i64) -> Order {
+        Order {
+            order_no,
+            customer: Customer {
+                email: self.email.clone(),
+            },
+            sku: self.sku.clone(),
+            quantity: self.quantity,
+            amount_cents: self.amount_cents,
+            reason: None,
+        }
+    }
+}
+
+/// What was asked for, whole: the same for a repetition, and for nothing else.
+fn digest(order: &Order) -> String {
+    let asked = (
+        order.order_no,
+        &order.customer.email,
+        &order.sku,
+        order.quantity,
+        order.amount_cents,
+    );
+    // `Debug` quotes texts, so that no two orders are written alike.
+    sha256_hex(format!("{asked:?}").as_bytes())
 }
 
 /// The answer to a request.
@@ -59,7 +88,10 @@ pub struct Accepted {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlaceError {
     /// The same key with another order: never taken for a repetition.
-    #[error("key {key} belongs to order {order_no} over {amount_cents} cents")]
+    #[error(
+        "key {key} belongs to another request: order {order_no} over {amount_cents} cents; \
+         take a new key for a new order"
+    )]
     OtherContent {
         /// The key.
         key: String,
@@ -121,16 +153,7 @@ async fn try_place(
         None => next_number(tx.as_mut()).await?,
     };
     let saga_id = SagaId::generate();
-    let order = Order {
-        order_no,
-        customer: Customer {
-            email: request.email.clone(),
-        },
-        sku: request.sku.clone(),
-        quantity: request.quantity,
-        amount_cents: request.amount_cents,
-        reason: None,
-    };
+    let order = request.order(order_no);
     write(
         tx.as_mut(),
         saga,
@@ -158,6 +181,7 @@ pub(super) async fn write(
     let row = [
         Value::Int(order.order_no),
         Value::Text(key.to_owned()),
+        Value::Text(digest(order)),
         Value::Text(saga_id.to_string()),
         Value::Int(order.amount_cents),
     ];
@@ -199,12 +223,15 @@ async fn find(
             Value::Text(saga_id),
             Value::Text(state),
             Value::Int(amount),
+            Value::Text(sha256),
         ],
     ) = row.as_deref()
     else {
         return Ok(None);
     };
-    if *amount != request.amount_cents {
+    // Whoever names no number means whichever the order got.
+    let same = request.order(request.order_no.unwrap_or(*order_no));
+    if *sha256 != digest(&same) {
         return Ok(Some(Err(PlaceError::OtherContent {
             key: request.idempotency_key.clone(),
             order_no: *order_no,

@@ -3,10 +3,12 @@
 use crate::base::clock::Timestamp;
 use crate::store::Value;
 
-/// Tables of the orders service. A request repeated under the client's key finds its order.
+/// Tables of the orders service. A request repeated under the client's key finds its order, and its
+/// digest tells whether it is the same request.
 pub const ORDERS: &[&str] = &["CREATE TABLE IF NOT EXISTS orders (
     order_no BIGINT NOT NULL PRIMARY KEY,
     idempotency_key VARCHAR(191) NOT NULL UNIQUE,
+    request_sha256 CHAR(64) NOT NULL,
     saga_id CHAR(36) NOT NULL,
     state VARCHAR(32) NOT NULL,
     amount_cents BIGINT NOT NULL,

@@ -4,8 +4,8 @@
 
 use crate::base::clock::Timestamp;
 
-use super::machine::due;
-use super::machine::settle::{cut, reset, set, settle, turn_round};
+use super::machine::NEWER;
+use super::machine::settle::{calm, cut, reset, set, settle, turn_round};
 use super::{Saga, SagaState, Side, StepState};
 
 /// What a person wants.
@@ -62,6 +62,7 @@ pub fn act(
             after.owner.clone_from(owner);
             return Ok(after);
         }
+        _ if saga.state == SagaState::Unreadable => return Err(NEWER.to_owned()),
         Manual::Retry => retry(&mut after, aim, now)?,
         Manual::Query => query(&mut after, aim, now)?,
         Manual::Compensate => compensate(&mut after, now)?,
@@ -72,7 +73,9 @@ pub fn act(
     after.failures = 0;
     after.last_error = None;
     settle(&mut after);
-    after.due_at = due(&after, now);
+    // Also when nothing is left to do: what belongs to the saga, e.g. its order, moves with the
+    // coordinator's next pass, and only there.
+    after.due_at = Some(now);
     Ok(after)
 }
 
@@ -82,7 +85,14 @@ fn nothing(saga: &Saga) -> String {
 
 fn retry(saga: &mut Saga, aim: Option<(i64, Side)>, now: Timestamp) -> Result<(), String> {
     let (no, side) = aim.ok_or_else(|| nothing(saga))?;
+    let is_running = saga.state == SagaState::Running;
     let step = saga.step_mut(no).ok_or("the saga has no such step")?;
+    if side == Side::Forward && !is_running {
+        return Err(format!(
+            "{} is not done again once the saga has turned round: query what became of it",
+            step.name
+        ));
+    }
     let state = step.state(side);
     let may = matches!(
         state,
@@ -98,7 +108,7 @@ fn retry(saga: &mut Saga, aim: Option<(i64, Side)>, now: Timestamp) -> Result<()
     }
     set(step, side, StepState::Pending, now);
     reset(step);
-    saga.attention = None;
+    calm(saga);
     Ok(())
 }
 

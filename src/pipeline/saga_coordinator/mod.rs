@@ -6,6 +6,9 @@
 //!  token and lease     a hanging service holds up its saga only       guarded by version and token
 //! ```
 //!
+//! Each saga is committed when its own questions are answered, and its place is given to the next one
+//! that is due.
+//!
 //! Result events do not come through here: a consumer records them in the transaction of its inbox row
 //! ([`record`]), which also sends the next command. So a saga that runs well meets the coordinator
 //! never; the coordinator is for what did not come.
@@ -23,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
-use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
 use super::{Report, Worker, panic_text};
@@ -32,8 +35,8 @@ use crate::base::backoff::Backoff;
 use crate::base::crash::CrashPoints;
 use crate::base::deadline::within;
 use crate::model::ids::ClaimToken;
-use crate::model::saga::machine::{Action, Answer, Signal, decide};
-use crate::model::saga::{Saga, SagaRef, Side, Work};
+use crate::model::saga::machine::{Action, Answer, NEWER, Signal, decide};
+use crate::model::saga::{Saga, SagaClaim, SagaRef, SagaState, Side, Work};
 use crate::store::{Guarded, SagaClaimRequest, Store, StoreError};
 
 pub use definition::{SagaDefinition, Task};
@@ -58,7 +61,7 @@ const TRIES: u32 = 3;
 /// Limits of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorSettings {
-    /// Sagas of one claim.
+    /// Sagas of one claim, and sagas worked on at once.
     pub batch_rows: u32,
     /// Claims of one pass at most.
     pub batches_max: u32,
@@ -106,10 +109,18 @@ struct Prepared {
     saga: Saga,
 }
 
+/// A claimed saga whose questions are answered, and how many there were.
+struct Asked {
+    token: ClaimToken,
+    claimed_at: Instant,
+    questions: u64,
+    prepared: Result<Prepared, (Work, String)>,
+}
+
 /// What became of one claimed saga.
 enum Moved {
     /// Committed: where it stands now.
-    Done(Box<Saga>),
+    Done(SagaState),
     /// An answer, a person or another coordinator was faster.
     LostRace,
 }
@@ -143,54 +154,102 @@ impl Coordinator {
 
     async fn pass(&self, report: &mut Report) -> Result<(), StoreError> {
         for definition in &self.definitions {
-            for _ in 0..self.settings.batches_max {
-                let claimed = self.batch(definition.as_ref(), report).await?;
-                if claimed < self.settings.batch_rows as usize {
-                    break;
-                }
-            }
+            self.of_kind(definition.as_ref(), report).await?;
         }
         Ok(())
     }
 
-    async fn batch(
+    /// Moves what is due of one kind. While a question hangs, the other places go on: a service that
+    /// does not answer stalls no timer but its own sagas' (S-04).
+    async fn of_kind(
         &self,
         definition: &dyn SagaDefinition,
         report: &mut Report,
-    ) -> Result<usize, StoreError> {
-        let claimed_at = Instant::now();
+    ) -> Result<(), StoreError> {
+        let mut asking = FuturesUnordered::new();
+        let mut claims_left = self.settings.batches_max;
+        // Once less was due than there were places, only time makes more due.
+        let mut is_more = true;
+        loop {
+            let at_work = u32::try_from(asking.len()).unwrap_or(u32::MAX);
+            let places = self.settings.batch_rows.max(1).saturating_sub(at_work);
+            if is_more && places > 0 && claims_left > 0 {
+                claims_left -= 1;
+                let claimed_at = Instant::now();
+                let claim = self.claim(definition, places, report).await?;
+                is_more = claim.sagas.len() >= places as usize;
+                for work in claim.sagas {
+                    let held = (claim.token.clone(), claimed_at);
+                    asking.push(self.asked(definition, held, work));
+                }
+            }
+            if asking.is_empty() && (!is_more || claims_left == 0) {
+                return Ok(());
+            }
+            match within("saga questions", self.settings.idle, asking.next()).await {
+                Ok(mut ready) => {
+                    while let Some(asked) = ready {
+                        self.finish_in_time(definition, asked, report).await?;
+                        ready = asking.next().now_or_never().flatten();
+                    }
+                }
+                // Every question hangs: what fell due meanwhile is looked for.
+                Err(_) => is_more = true,
+            }
+        }
+    }
+
+    async fn claim(
+        &self,
+        definition: &dyn SagaDefinition,
+        rows_max: u32,
+        report: &mut Report,
+    ) -> Result<SagaClaim, StoreError> {
         let claim = self
             .store
             .claim_sagas(&SagaClaimRequest {
                 saga_type: definition.saga_type().to_owned(),
-                rows_max: self.settings.batch_rows,
+                rows_max,
                 lease: self.settings.lease,
                 by: self.by.clone(),
             })
             .await?;
-        let claimed = claim.sagas.len();
-        if claimed > 0 {
+        if !claim.sagas.is_empty() {
             report.is_idle = false;
-            report.add("claimed", claimed as u64);
+            report.add("claimed", claim.sagas.len() as u64);
         }
-        let prepared = join_all(
-            claim
-                .sagas
-                .into_iter()
-                .map(|work| self.prepare(definition, work)),
-        )
-        .await;
-        for (asked, prepared) in prepared {
-            report.add("asked", asked);
-            if claimed_at.elapsed() >= self.settings.lease {
-                // Somebody else may hold it: its rows say when it is due again.
-                report.add("lease_over", 1);
-                continue;
-            }
-            self.finish(definition, &claim.token, prepared, report)
-                .await?;
+        Ok(claim)
+    }
+
+    async fn asked(
+        &self,
+        definition: &dyn SagaDefinition,
+        (token, claimed_at): (ClaimToken, Instant),
+        work: Work,
+    ) -> Asked {
+        let (questions, prepared) = self.prepare(definition, work).await;
+        Asked {
+            token,
+            claimed_at,
+            questions,
+            prepared,
         }
-        Ok(claimed)
+    }
+
+    async fn finish_in_time(
+        &self,
+        definition: &dyn SagaDefinition,
+        asked: Asked,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        report.add("asked", asked.questions);
+        if asked.claimed_at.elapsed() >= self.settings.lease {
+            // Somebody else may hold it: its rows say when it is due again.
+            report.add("lease_over", 1);
+            return Ok(());
+        }
+        self.finish(definition, &asked.token, asked.prepared, report)
+            .await
     }
 
     /// Timers and questions, with no transaction open; and how many questions were asked.
@@ -199,6 +258,9 @@ impl Coordinator {
         definition: &dyn SagaDefinition,
         work: Work,
     ) -> (u64, Result<Prepared, (Work, String)>) {
+        if work.saga.state == SagaState::Unreadable {
+            return (0, Err((work, NEWER.to_owned())));
+        }
         let mut saga = work.saga.clone();
         let mut asked: Vec<(i64, Side)> = Vec::new();
         loop {
@@ -262,9 +324,9 @@ impl Coordinator {
     ) -> Result<(), StoreError> {
         let (work, problem) = match prepared {
             Ok(prepared) => match self.commit(definition, token, &prepared).await {
-                Ok(Moved::Done(saga)) => {
+                Ok(Moved::Done(state)) => {
                     report.add("moved", 1);
-                    report.add(saga.state.word(), u64::from(saga.is_finished()));
+                    report.add(state.word(), u64::from(state.is_finished()));
                     return Ok(());
                 }
                 Ok(Moved::LostRace) => {
@@ -346,7 +408,7 @@ impl Coordinator {
         match tx.saga_move(&locked.saga, &after, token).await? {
             Guarded::Done => {
                 tx.commit().await?;
-                Ok(Moved::Done(Box::new(after)))
+                Ok(Moved::Done(after.state))
             }
             Guarded::LostRace => {
                 tx.rollback().await?;

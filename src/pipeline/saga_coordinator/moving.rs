@@ -4,7 +4,7 @@
 use super::definition::{SagaDefinition, Task};
 use crate::base::clock::Timestamp;
 use crate::model::ids::{EventId, SagaId};
-use crate::model::saga::machine::{Action, Answer, Signal, Verdict, apply, decide};
+use crate::model::saga::machine::{Action, Answer, Signal, Verdict, apply, decide, due};
 use crate::model::saga::{NewSaga, NewStep, Saga, SagaRef, SagaState, Side, Work};
 use crate::store::{BusinessTx, Guarded, StoreError};
 
@@ -169,11 +169,20 @@ async fn take(
     signal: &Signal,
 ) -> Result<Recorded, SagaError> {
     let moved = apply(&work.saga, definition.policy(), signal, work.now);
-    if matches!(moved.verdict, Verdict::Known | Verdict::Refused(_)) {
-        return Ok(Recorded::Taken(moved.verdict, work.saga.state));
+    match moved.verdict {
+        // To take it as read would be to lose it: the version that knows the state has to have it.
+        Verdict::Refused(problem) if work.saga.state == SagaState::Unreadable => {
+            Err(SagaError::Program {
+                saga_id: work.saga.saga_id.clone(),
+                problem,
+            })
+        }
+        Verdict::Known | Verdict::Refused(_) => Ok(Recorded::Taken(moved.verdict, work.saga.state)),
+        Verdict::Moved | Verdict::Late | Verdict::Conflict => {
+            let after = commit_move(tx, definition, work, moved.saga).await?;
+            Ok(Recorded::Taken(moved.verdict, after.state))
+        }
     }
-    let after = commit_move(tx, definition, work, moved.saga).await?;
-    Ok(Recorded::Taken(moved.verdict, after.state))
 }
 
 async fn commit_move(
@@ -217,6 +226,8 @@ pub(super) async fn advance(
                 definition.moved(tx, &work.data, &work.saga, &saga).await?;
                 saga.failures = 0;
                 saga.last_error = None;
+                // A claim puts the next look off until its lease ends; here it is over.
+                saga.due_at = due(&saga, work.now);
                 return Ok(saga);
             }
             Action::Send { step, side } => send(tx, definition, work, (&saga, step, side)).await?,

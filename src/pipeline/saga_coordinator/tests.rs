@@ -22,6 +22,9 @@ struct Trip {
     answers: Mutex<HashMap<String, Answer>>,
     /// Business keys whose command cannot be made.
     broken: Vec<String>,
+    /// A key whose question is not answered before the notice.
+    hanging: Option<String>,
+    answered: tokio::sync::Notify,
 }
 
 impl Trip {
@@ -45,6 +48,8 @@ impl Trip {
             },
             answers: Mutex::default(),
             broken: Vec::new(),
+            hanging: None,
+            answered: tokio::sync::Notify::new(),
         }
     }
 
@@ -76,6 +81,9 @@ impl SagaDefinition for Trip {
     }
 
     async fn query(&self, task: &Task<'_>) -> Answer {
+        if self.hanging.as_deref() == Some(task.key) {
+            self.answered.notified().await;
+        }
         let answers = self.answers.lock().expect("not poisoned");
         answers.get(task.key).cloned().unwrap_or(Answer::NotFound)
     }
@@ -275,6 +283,80 @@ async fn s_04_sagas_that_cannot_be_moved_hold_up_no_other() {
         assert!(saga.due_at.is_some(), "tried again later");
     }
     assert!(listed[..12].iter().all(Saga::needs_attention), "on top");
+}
+
+/// One service does not answer. Everything else that is due, and what falls due meanwhile, is done first.
+#[tokio::test]
+async fn s_04_a_question_that_hangs_stalls_no_other_saga() {
+    let bench = Bench::new().await;
+    let mut trip = Trip::new(Duration::ZERO);
+    trip.hanging = Some("trip-0:book".to_owned());
+    for n in 0..6 {
+        trip.says(&format!("trip-{n}:book"), Answer::Succeeded);
+        trip.says(&format!("trip-{n}:pay"), Answer::Succeeded);
+    }
+    let trip = Arc::new(trip);
+    for n in 0..5 {
+        begin(&bench, &trip, &n.to_string()).await;
+    }
+    // The question may take longer than the test: only an answer ends it.
+    let settings = CoordinatorSettings {
+        batch_rows: 2,
+        lease: HOUR * 2,
+        query_limit: HOUR,
+        ..CoordinatorSettings::default()
+    };
+    let definitions: Definitions = vec![Arc::clone(&trip) as Arc<dyn SagaDefinition>];
+    let worker = Coordinator::new("orders", bench.store("orders"), definitions, settings);
+    let mut worker = worker.expect("valid");
+    let completed = async |wanted| {
+        let count = "SELECT COUNT(*) FROM sagas WHERE state = 'completed'";
+        let all = async { while bench.number("orders", count).await != wanted {} };
+        let done = tokio::time::timeout(Duration::from_secs(30), all).await;
+        assert!(done.is_ok(), "never {wanted} completed");
+    };
+    let others = async {
+        completed(4).await;
+        begin(&bench, &trip, "5").await;
+        completed(5).await;
+        trip.answered.notify_one();
+    };
+    let (report, ()) = futures::join!(worker.run_once(), others);
+    assert!(report.get("completed") >= 5, "{report:?}");
+    worker.run_once().await;
+    completed(6).await;
+}
+
+#[tokio::test]
+async fn a_saga_in_a_newer_version_s_state_is_put_off_and_not_overwritten() {
+    let bench = Bench::new().await;
+    let trip = Arc::new(Trip::new(Duration::ZERO));
+    let id = begin(&bench, &trip, "7").await;
+    let pause = "UPDATE sagas SET state = 'paused', due_at = 0";
+    execute(&bench, pause, &[]).await;
+    let report = coordinator(&bench, &trip).run_once().await;
+    assert_eq!(report.get("postponed"), 1, "{report:?}");
+    let listed = saga(&bench, &id).await;
+    let why = listed.last_error.clone().expect("told");
+    assert!(why.contains("newer version"), "{why}");
+    assert!(listed.needs_attention());
+
+    let mut tx = bench.store("orders").begin().await.expect("begins");
+    let reply = Reply {
+        key: "trip-7:book".to_owned(),
+        answer: Answer::Succeeded,
+        event_id: EventId::generate(),
+    };
+    let recorded = record(tx.as_mut(), trip.as_ref(), &reply).await;
+    assert!(
+        matches!(recorded, Err(SagaError::Program { .. })),
+        "a result is kept for the version that knows the state: {recorded:?}"
+    );
+    let written = tx.saga_move(&listed, &listed, None).await;
+    assert!(written.is_err(), "whoever tries");
+    tx.rollback().await.expect("rolls back");
+    let paused = "SELECT COUNT(*) FROM sagas WHERE state = 'paused'";
+    assert_eq!(bench.number("orders", paused).await, 1);
 }
 
 /// Three hours in flight; the operator's console takes it over while the old owner comes back.

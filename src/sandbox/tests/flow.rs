@@ -5,9 +5,13 @@ use std::time::Duration;
 use super::*;
 use crate::base::backoff::Backoff;
 use crate::model::ids::SagaId;
-use crate::model::saga::{Saga, SagaState, StepState};
-use crate::pipeline::saga_coordinator::Recorded;
-use crate::sandbox::event::Link;
+use crate::model::saga::machine::Answer;
+use crate::model::saga::manual::{Manual, act};
+use crate::model::saga::{Saga, SagaRef, SagaState, Side, StepState};
+use crate::pipeline::saga_coordinator::{Recorded, Task};
+use crate::sandbox::event::{Link, UNKNOWN};
+use crate::sandbox::order_saga::Command;
+use crate::store::Guarded;
 
 const TEA: &str = "SKU-TEA";
 
@@ -143,6 +147,8 @@ const REFUNDED: &str =
 const TAKEN: &str = "SELECT COALESCE(SUM(CASE kind WHEN 'charge' THEN amount_cents \
      ELSE -amount_cents END), 0) FROM processor_ledger";
 const COMPENSATED: &str = "SELECT COUNT(*) FROM sagas WHERE state = 'compensated'";
+const CHARGED_EVENTS: &str =
+    "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'payment.charged'";
 const MAILS: &str = "SELECT COUNT(*) FROM mails";
 
 #[tokio::test]
@@ -181,15 +187,36 @@ async fn a_repeated_request_is_the_same_order_and_makes_no_second_event() {
     flow.run(None, ("orders", CONFIRMED, 1)).await;
     let later = place_order(orders.as_ref(), &flow.saga, &Flow::request(1, TEA)).await;
     assert_eq!(later.expect("accepted").state, "confirmed");
-    let other = OrderRequest {
-        amount_cents: 1,
-        ..Flow::request(1, TEA)
-    };
-    let other = place_order(orders.as_ref(), &flow.saga, &other).await;
-    assert!(matches!(
-        other,
-        Err(PlaceError::OtherContent { order_no: 1, .. })
-    ));
+    let same = || Flow::request(1, TEA);
+    let others = [
+        OrderRequest {
+            amount_cents: 1,
+            ..same()
+        },
+        OrderRequest {
+            sku: Some("SKU-CUP".to_owned()),
+            ..same()
+        },
+        OrderRequest {
+            quantity: 3,
+            ..same()
+        },
+        OrderRequest {
+            email: "b@example.org".to_owned(),
+            ..same()
+        },
+        OrderRequest {
+            order_no: Some(2),
+            ..same()
+        },
+    ];
+    for other in others {
+        let refused = place_order(orders.as_ref(), &flow.saga, &other).await;
+        assert!(
+            matches!(refused, Err(PlaceError::OtherContent { order_no: 1, .. })),
+            "{other:?}: {refused:?}"
+        );
+    }
     // Two at once, without a number: one order.
     let request = OrderRequest {
         idempotency_key: "both".to_owned(),
@@ -301,6 +328,113 @@ async fn a_charge_whose_answer_was_lost_is_asked_for_and_not_cancelled_blindly()
         "asked, not sent again"
     );
     assert_eq!(flow.saga(&id).await.state, SagaState::Completed);
+    assert_eq!(
+        flow.number("payment", CHARGED_EVENTS).await,
+        1,
+        "no order is confirmed without a result event"
+    );
+}
+
+/// The charge was consumed and its answer lost; the order is cancelled before anybody asks.
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_is_given_back_when_the_order_is_cancelled() {
+    let mut flow = Flow::with(patient()).await;
+    flow.fault(1, ProcessorFault::AnswerLost, 1).await;
+    let id = flow.place(1, TEA).await;
+    let unknown = "SELECT COUNT(*) FROM payments WHERE state = 'unknown'";
+    flow.run(None, ("payment", unknown, 1)).await;
+    let orders = flow.bench.store("orders");
+    cancel_order(orders.as_ref(), &flow.saga, 1, "the customer")
+        .await
+        .expect("cancels");
+    flow.run(None, ("orders", COMPENSATED, 1)).await;
+    assert_eq!(flow.number("payment", CHARGED_EVENTS).await, 1);
+    assert_eq!(flow.number("payment", REFUNDED).await, 990);
+    assert_eq!(flow.number("payment", TAKEN).await, 0);
+    assert_eq!(flow.number("inventory", RESERVED).await, 0);
+    assert_eq!(flow.saga(&id).await.attention, None, "nothing was late");
+}
+
+/// Cancelled while the charge lies in its queue; then it is done, and its answer is lost.
+#[tokio::test]
+async fn a_silent_charge_of_an_order_that_was_cancelled_before_is_given_back() {
+    let mut flow = Flow::new().await;
+    flow.fault(1, ProcessorFault::AnswerLost, 1).await;
+    let id = flow.place(1, TEA).await;
+    let charge = "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'payment.charge'";
+    let payment = Some(("consumer", "payment"));
+    flow.run(payment, ("orders", charge, 1)).await;
+    let orders = flow.bench.store("orders");
+    cancel_order(orders.as_ref(), &flow.saga, 1, "the customer")
+        .await
+        .expect("cancels");
+    let released = "SELECT COUNT(*) FROM saga_steps WHERE compensation_state = 'succeeded'";
+    flow.run(payment, ("orders", released, 1)).await;
+    assert_eq!(flow.number("inventory", RESERVED).await, 0, "not held up");
+    assert_eq!(flow.saga(&id).await.state, SagaState::Compensating);
+    flow.run(None, ("orders", COMPENSATED, 1)).await;
+    assert_eq!(flow.number("payment", REFUNDED).await, 990);
+    assert_eq!(flow.number("payment", TAKEN).await, 0);
+}
+
+/// The charge is consumed between the two looks of a question: it is never "not found".
+#[tokio::test]
+async fn a_charge_that_is_done_while_it_is_asked_about_is_not_taken_for_lost() {
+    let mut flow = Flow::with(patient()).await;
+    let id = flow.place(1, TEA).await;
+    let charge = "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'payment.charge'";
+    flow.run(Some(("consumer", "payment")), ("orders", charge, 1))
+        .await;
+    let saga = flow.saga(&id).await;
+    let step = saga.step(2).expect("the charge");
+    let task = Task {
+        saga: &saga,
+        data: "",
+        step,
+        side: Side::Forward,
+        key: step.forward_key.as_deref().expect("a key"),
+    };
+    let payment = flow.bench.store("payment");
+    let ask = async |command| {
+        let asked = OrderSaga::charged(payment.as_ref(), 1, (&task, command)).await;
+        asked.expect("answers")
+    };
+    let before = Command::of(payment.as_ref(), "payment", step).await;
+    let before = before.expect("reads");
+    assert_eq!(before, Command::UnderWay);
+    assert_eq!(ask(before).await, Answer::InFlight);
+    flow.run(Some(("consumer", "orders")), ("payment", CHARGED, 1))
+        .await;
+    assert_eq!(ask(before).await, Answer::Succeeded);
+    let after = Command::of(payment.as_ref(), "payment", step).await;
+    assert_eq!(after, Ok(Command::Consumed));
+}
+
+/// No catalogue has the sku, so the order's event is a dead letter, and a person gives the order up.
+#[tokio::test]
+async fn an_order_that_a_person_gives_up_is_cancelled_and_everybody_is_told() {
+    let mut flow = Flow::with(patient()).await;
+    let id = flow.place(1, UNKNOWN).await;
+    let dead = "SELECT COUNT(*) FROM dead_letters";
+    flow.run(None, ("inventory", dead, 1)).await;
+    let not_done = Manual::Handled {
+        is_done: false,
+        evidence: "no such sku".to_owned(),
+    };
+    let orders = flow.bench.store("orders");
+    let mut tx = orders.begin().await.expect("begins");
+    let work = tx.saga(&SagaRef::Id(id.clone())).await.expect("locks");
+    let work = work.expect("a saga");
+    let after = act(&work.saga, None, &not_done, work.now).expect("may be handled");
+    assert_eq!(after.state, SagaState::Compensated);
+    let moved = tx.saga_move(&work.saga, &after, None).await;
+    assert_eq!(moved, Ok(Guarded::Done));
+    tx.commit().await.expect("commits");
+    flow.run(None, ("orders", CANCELLED, 1)).await;
+    let tombs = "SELECT COUNT(*) FROM reservations WHERE state = 'cancelled'";
+    flow.run(None, ("inventory", tombs, 1)).await;
+    flow.run(None, ("notification", MAILS, 2)).await;
+    assert_eq!(flow.saga(&id).await.due_at, None, "looked at once");
 }
 
 #[tokio::test]
@@ -328,9 +462,12 @@ async fn s_01_a_charge_that_comes_after_the_reservation_ran_out_is_given_back() 
     };
     let mut flow = Flow::with(tempo).await;
     let id = flow.place(1, TEA).await;
-    flow.run(Some(("consumer", "payment")), ("orders", COMPENSATED, 1))
+    let told =
+        "SELECT COUNT(*) FROM sagas WHERE state = 'compensating' AND attention_at IS NOT NULL";
+    flow.run(Some(("consumer", "payment")), ("orders", told, 1))
         .await;
-    assert_eq!(flow.number("inventory", RESERVED).await, 0);
+    assert_eq!(flow.number("orders", CANCELLED).await, 1);
+    assert_eq!(flow.number("inventory", RESERVED).await, 0, "not held up");
     assert_eq!(flow.number("payment", TAKEN).await, 0);
     flow.run(None, ("payment", REFUNDED, 990)).await;
     flow.run(None, ("orders", COMPENSATED, 1)).await;
@@ -341,7 +478,9 @@ async fn s_01_a_charge_that_comes_after_the_reservation_ran_out_is_given_back() 
     );
     let saga = flow.saga(&id).await;
     assert_eq!(saga.steps[1].compensation, StepState::Succeeded);
-    assert!(saga.steps[1].conflict.is_some(), "told: {saga:?}");
+    assert!(saga.steps[1].conflict.is_some(), "recorded: {saga:?}");
+    let told = saga.attention.expect("listed for a person");
+    assert!(told.contains("it is given back"), "{told}");
     assert_eq!(
         flow.number("payment", "SELECT COUNT(*) FROM dead_letters")
             .await,

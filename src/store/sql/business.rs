@@ -172,7 +172,12 @@ impl BusinessTx for SqlBusinessTx {
     async fn execute(&mut self, statement: &'static str, values: &[Value]) -> StoreResult<u64> {
         let (db, session) = (&self.db, &mut self.session);
         limited(&db.service, "business statement", db.timeout, async {
-            session.execute(statement, values).await
+            match session.execute(statement, values).await {
+                // What was looked for and not found was written by another transaction meanwhile: the
+                // next try finds it. A key that is there for good ends with the bounded tries.
+                Err(fault) if fault.is_duplicate() => Err(Fault::Raced(fault.words())),
+                done => done,
+            }
         })
         .await
     }

@@ -9,8 +9,9 @@ use crate::base::text::{cut_bytes, safe};
 use crate::model::audit::AuditRecord;
 use crate::model::ids::{ClaimToken, SagaId};
 use crate::model::operation::{ItemState, OperationState};
+use crate::model::saga::machine::NEWER;
 use crate::model::saga::manual::{Manual, act};
-use crate::model::saga::{NewSaga, Saga, SagaClaim, SagaRef, Work};
+use crate::model::saga::{NewSaga, Saga, SagaClaim, SagaRef, SagaState, Work};
 use crate::store::{Begun, Guarded, NewOperation, SagaAction, SagaClaimRequest, Value};
 
 use super::audit;
@@ -164,6 +165,10 @@ pub async fn write(
     } else {
         &statements.move_any
     };
+    // The word that stands there is another version's, and is not to be lost.
+    if after.state == SagaState::Unreadable {
+        return Err(Fault::Invalid(NEWER.to_owned()));
+    }
     if session.execute(statement, &values).await? != 1 {
         return Ok(Guarded::LostRace);
     }

@@ -147,6 +147,7 @@ cases! {
     sagas::a_claim_whose_lease_is_over_is_due_again,
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
+    sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
     sessions::a_missing_table_is_named,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }

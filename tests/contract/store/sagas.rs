@@ -7,7 +7,9 @@ use redrive::model::ids::{EventId, OperationId, SagaId};
 use redrive::model::operation::Verb;
 use redrive::model::saga::manual::Manual;
 use redrive::model::saga::{NewSaga, NewStep, Saga, SagaRef, SagaState, StepState};
-use redrive::store::{Begun, Guarded, NewOperation, SagaAction, SagaClaimRequest, Store, Value};
+use redrive::store::{
+    Begun, Guarded, NewOperation, SagaAction, SagaClaimRequest, Store, StoreError, Value,
+};
 
 use super::fixture::Fixture;
 
@@ -405,4 +407,38 @@ pub async fn two_movers_of_one_saga_wait_for_each_other(f: &Fixture) {
     if f.product != "sqlite" {
         assert_eq!(second, Ok(Some(2)));
     }
+}
+
+/// Two consumers look for a row, find none, and insert it: who comes second tries again and finds it.
+pub async fn an_effect_whose_row_was_written_meanwhile_is_tried_again(f: &Fixture) {
+    let insert = "INSERT INTO sagas (saga_id, saga_type, business_key) VALUES (?, 'order', '7')";
+    let find = "SELECT saga_id FROM sagas WHERE saga_type = 'order' AND business_key = ?";
+    let key = [Value::Text("7".to_owned())];
+    let id = |text: &str| [Value::Text(text.to_owned())];
+    let other = f.another();
+    // SQLite writes one after the other, so there the second begins when the first is over.
+    let is_at_once = f.product != "sqlite";
+    let mut late = None;
+    if is_at_once {
+        let mut tx = other.begin().await.expect("begins");
+        assert_eq!(tx.fetch_one(find, &key).await, Ok(None));
+        late = Some(tx);
+    }
+    let mut first = f.store.begin().await.expect("begins");
+    assert_eq!(first.execute(insert, &id("a")).await, Ok(1));
+    first.commit().await.expect("commits");
+    let mut late = match late {
+        Some(tx) => tx,
+        None => other.begin().await.expect("begins"),
+    };
+    let lost = late.execute(insert, &id("b")).await;
+    assert!(
+        matches!(lost, Err(StoreError::Contended { .. })),
+        "not a refusal for good: {lost:?}"
+    );
+    late.rollback().await.expect("rolls back");
+    let mut again = other.begin().await.expect("begins");
+    let found = again.fetch_one(find, &key).await;
+    assert_eq!(found, Ok(Some(vec![Value::Text("a".to_owned())])));
+    again.rollback().await.expect("rolls back");
 }

@@ -15,6 +15,7 @@ pub fn apply(saga: &Saga, policy: &SagaPolicy, signal: &Signal, now: Timestamp) 
         now,
     };
     let verdict = match signal {
+        _ if saga.state == SagaState::Unreadable => Verdict::Refused(NEWER.to_owned()),
         Signal::Sent {
             step,
             side,
@@ -33,7 +34,9 @@ pub fn apply(saga: &Saga, policy: &SagaPolicy, signal: &Signal, now: Timestamp) 
         settle(&mut change.saga);
     }
     let mut saga = change.saga;
-    saga.due_at = due(&saga, now);
+    if !matches!(verdict, Verdict::Refused(_)) {
+        saga.due_at = due(&saga, now);
+    }
     Transition { saga, verdict }
 }
 
@@ -123,42 +126,48 @@ impl Change<'_> {
                 .step(no)
                 .is_some_and(|step| step.compensation.is_some()),
         );
-        let saga_state = self.saga.state;
+        let (saga_state, patience) = (self.saga.state, self.policy.queries_max);
         let Some(step) = self.saga.step_mut(no) else {
             return no_such(no, Side::Forward);
         };
-        // Settled as not done before: the answer is late. Still open: it is the one waited for.
-        let is_late = saga_state != SagaState::Running && !state.is_open();
+        // Settled as not done before, or told to a person: the answer is late. Else it is the one that
+        // is waited for.
+        let is_late =
+            saga_state != SagaState::Running && (!state.is_open() || step.queries >= patience);
         set(step, Side::Forward, StepState::Succeeded, now);
         reset(step);
         if saga_state == SagaState::Running {
             calm(&mut self.saga);
             return Verdict::Moved;
         }
-        if is_late || !has_undo {
-            step.conflict = Some(format!(
-                "succeeded after the saga had turned round (it was {})",
-                state.word()
-            ));
-        }
-        if !has_undo {
-            let name = step.name.clone();
-            step.compensation = StepState::Skipped;
-            self.tell(&format!(
-                "{name} succeeded after the saga had turned round, and nothing undoes it"
-            ));
-            return if is_late {
-                Verdict::Conflict
-            } else {
-                Verdict::Moved
-            };
-        }
-        step.compensation = StepState::Pending;
-        self.saga.state = SagaState::Compensating;
-        if is_late {
-            Verdict::Late
+        step.compensation = if has_undo {
+            StepState::Pending
         } else {
-            Verdict::Moved
+            StepState::Skipped
+        };
+        if is_late || !has_undo {
+            let then = if has_undo {
+                "it is given back"
+            } else {
+                "nothing undoes it"
+            };
+            let conflict = format!(
+                "succeeded after the saga had turned round (it was {}): {then}",
+                state.word()
+            );
+            let told = format!("{} {conflict}", step.name);
+            step.conflict = Some(conflict);
+            self.tell(&told);
+        }
+        if has_undo {
+            self.saga.state = SagaState::Compensating;
+        }
+        match (is_late, has_undo) {
+            (false, _) => Verdict::Moved,
+            (true, true) => Verdict::Late,
+            // What was decided stays decided, unless the saga still waited for it.
+            (true, false) if state.is_open() => Verdict::Moved,
+            (true, false) => Verdict::Conflict,
         }
     }
 
@@ -209,13 +218,9 @@ impl Change<'_> {
         Verdict::Moved
     }
 
-    /// The service cannot have missed the command, so it is waited for. Once the saga has turned round
-    /// it is not done, and what is done later is undone then.
+    /// The service cannot have missed the command, so it is waited for, also once the saga has turned
+    /// round: it may be done yet and its result be lost, so it stays a question until it is answered.
     fn still_in_flight(&mut self, no: i64, side: Side) -> Verdict {
-        if side == Side::Forward && self.saga.state != SagaState::Running {
-            self.not_done(no, "not done when the saga turned round");
-            return Verdict::Moved;
-        }
         let (now, limits) = (self.now, self.policy.side(no, side).copied());
         let Some((step, limits)) = self.saga.step_mut(no).zip(limits) else {
             return no_such(no, side);
@@ -259,7 +264,12 @@ impl Change<'_> {
 
     /// The compensating side succeeded.
     fn undone(&mut self, no: i64, state: StepState) -> Verdict {
-        if matches!(state, StepState::Succeeded | StepState::Skipped) {
+        let is_done = self
+            .saga
+            .step(no)
+            .is_some_and(|step| step.forward == StepState::Succeeded);
+        // There was nothing to undo; but of a completed saga every step is meant to stand.
+        if state == StepState::Succeeded || (state == StepState::Skipped && !is_done) {
             return Verdict::Known;
         }
         if !matches!(
@@ -338,6 +348,9 @@ impl Change<'_> {
         Verdict::Moved
     }
 }
+
+/// Why nothing is done to a saga whose state cannot be read: to move it would be to overwrite it.
+pub const NEWER: &str = "the saga's state is a word of a newer version: let that version move it";
 
 fn no_such(no: i64, side: Side) -> Verdict {
     Verdict::Refused(format!("the saga has no {} side of step {no}", side.word()))

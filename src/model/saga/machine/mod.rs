@@ -10,7 +10,7 @@ use crate::model::ids::EventId;
 
 use super::{Saga, SagaState, SagaStep, Side, StepState};
 
-pub use change::apply;
+pub use change::{NEWER, apply};
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,8 @@ fn running(saga: &Saga, now: Timestamp) -> Action {
 
 /// First what is still open is settled, since it may have to be undone; then the last step is undone
 /// first. A step whose undoing failed holds up no other: stock is given back even while a refund is
-/// a person's.
+/// a person's. Neither does a command that is known to be under way still: it may lie in a queue for
+/// hours, and is undone when it was done.
 fn undoing(saga: &Saga, now: Timestamp) -> Action {
     let mut earliest: Option<Timestamp> = None;
     let open = saga.steps.iter().filter(|step| step.forward.is_open());
@@ -178,7 +179,7 @@ fn undoing(saga: &Saga, now: Timestamp) -> Action {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
-                is_holding = true;
+                is_holding |= side == Side::Compensation || step.forward == StepState::Unknown;
             }
             action => return action,
         }

@@ -9,19 +9,20 @@ use crate::model::saga::{Saga, SagaState, SagaStep, Side, StepState};
 const TEXT_BYTES: usize = 1000;
 
 /// The saga goes the other way from here on: what was never sent is skipped, what was asked for is
-/// asked about at once, what was done waits to be undone.
+/// asked about at once, what was done waits to be undone. A side that waits to be sent *again* was
+/// asked for as well: an earlier command may have been done.
 pub(in crate::model::saga) fn turn_round(saga: &mut Saga, now: Timestamp) {
     saga.state = SagaState::Compensating;
     saga.expires_at = None;
-    saga.attention = None;
+    calm(saga);
     for step in &mut saga.steps {
         match step.forward {
-            StepState::Pending => {
+            StepState::Pending if step.event_id.is_none() && step.attempts == 0 => {
                 set(step, Side::Forward, StepState::Skipped, now);
                 step.compensation = StepState::Skipped;
                 step.timeout_at = None;
             }
-            StepState::InFlight | StepState::Unknown => {
+            StepState::Pending | StepState::InFlight | StepState::Unknown => {
                 set(step, Side::Forward, StepState::Unknown, now);
                 step.queries = 0;
                 step.timeout_at = Some(now);
@@ -32,11 +33,13 @@ pub(in crate::model::saga) fn turn_round(saga: &mut Saga, now: Timestamp) {
     }
 }
 
-/// Nobody has to look any more, unless something was contradicted.
+/// Nobody has to look any more, except at what contradicted a decision: only a person ends that.
 pub(in crate::model::saga) fn calm(saga: &mut Saga) {
-    if saga.steps.iter().all(|step| step.conflict.is_none()) {
-        saga.attention = None;
-    }
+    let conflict = saga.steps.iter().find_map(|step| {
+        let conflict = step.conflict.as_deref()?;
+        Some(cut(&format!("{} {conflict}", step.name)))
+    });
+    saga.attention = saga.attention.take().and(conflict);
 }
 
 /// Ends a saga with nothing left to do: exactly one of completed, compensated, or a person's.
@@ -49,7 +52,7 @@ pub(in crate::model::saga) fn settle(saga: &mut Saga) {
                 .all(|step| matches!(step.forward, StepState::Succeeded | StepState::Skipped));
             if is_done {
                 saga.state = SagaState::Completed;
-                saga.attention = None;
+                calm(saga);
                 saga.expires_at = None;
                 for step in &mut saga.steps {
                     step.compensation = StepState::Skipped;
@@ -58,18 +61,19 @@ pub(in crate::model::saga) fn settle(saga: &mut Saga) {
             }
         }
         SagaState::Compensating | SagaState::CompensationFailed => {
-            let is_open = |step: &SagaStep| {
-                step.forward.is_open()
+            let is_at_work = |step: &SagaStep| {
+                step.forward == StepState::Unknown
                     || (step.forward == StepState::Succeeded
                         && (step.compensation.is_open() || step.compensation == StepState::Pending))
             };
-            if steps.iter().any(is_open) {
+            if steps.iter().any(is_at_work) {
                 saga.state = SagaState::Compensating;
                 return;
             }
             let failed = steps.iter().find(|step| {
                 step.forward == StepState::Succeeded && step.compensation == StepState::Failed
             });
+            // A command that is still under way may take hours: what could not be undone is told before.
             if let Some(step) = failed {
                 saga.attention = Some(cut(&format!(
                     "{} could not be undone in {} tries: {}",
@@ -78,17 +82,11 @@ pub(in crate::model::saga) fn settle(saga: &mut Saga) {
                     step.last_error.as_deref().unwrap_or("no reason was given")
                 )));
                 saga.state = SagaState::CompensationFailed;
+            } else if steps.iter().any(|step| step.forward.is_open()) {
+                saga.state = SagaState::Compensating;
             } else {
                 saga.state = SagaState::Compensated;
-                // What nothing can undo stays a person's.
-                let is_left = steps.iter().any(|step| {
-                    step.conflict.is_some()
-                        && step.forward == StepState::Succeeded
-                        && step.compensation == StepState::Skipped
-                });
-                if !is_left {
-                    saga.attention = None;
-                }
+                calm(saga);
             }
         }
         SagaState::Completed | SagaState::Compensated | SagaState::Unreadable => {}
