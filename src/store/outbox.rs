@@ -98,7 +98,8 @@ pub trait OutboxStore: Send + Sync {
     /// the claim, in version order; the others are held. `Unsupported` says which column or index is
     /// missing.
     async fn claim_sequences(&self, request: &ClaimRequest) -> StoreResult<Claim>;
-    /// Rows held by a row that went out at last are due at once: later versions of these aggregates.
+    /// Rows held by a row that went out at last are due at once: the next few hundred later versions of
+    /// each of these aggregates.
     async fn wake_sequences(&self, sent: &[(AggregateId, i64)]) -> StoreResult<u64>;
     /// Rows whose lease has run out back to pending, at most `limit`, guarded by state *and* time on the
     /// database's clock. Attempts stay. `Unsupported` where the layout has no lease.

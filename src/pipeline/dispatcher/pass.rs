@@ -23,6 +23,9 @@ const LANES: usize = 3;
 /// A pass claims no further batch after so long, so that a stop is not waited for.
 const CLAIMING: Duration = Duration::from_secs(1);
 
+/// Aggregates asked about in one call.
+const AWAITED_MAX: usize = 50;
+
 /// Tries of a completion that met a lock or a short outage: cheaper than sending the batch twice.
 const STORE_TRIES: u32 = 3;
 const STORE_BACKOFF: Backoff = Backoff {
@@ -257,8 +260,8 @@ impl<'a> Pass<'a> {
         if !untried.is_empty() {
             lost += self.give_back(&token, &untried).await?;
         }
-        if !awaited.is_empty() {
-            match retrying(|| self.desk.store.wake_sequences(&awaited)).await {
+        for some in awaited.chunks(AWAITED_MAX) {
+            match retrying(|| self.desk.store.wake_sequences(some)).await {
                 Ok((rows, _)) => self.count("woken", rows),
                 Err(error) => self.problem(format!("held rows wait for their time: {error}")),
             }

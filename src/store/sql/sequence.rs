@@ -233,44 +233,39 @@ fn put_off(now: Timestamp, by: Held, rows_before: u32) -> i64 {
     until - until.rem_euclid(STEP_US) + STEP_US
 }
 
-/// Later rows of these aggregates are due at once, if it was us who put them off.
+/// Later rows of these aggregates are due at once, if it was us who put them off: the next few hundred of
+/// each. When those go out they wake the next, so a hundred thousand are never changed in one call.
 pub async fn wake(db: &Db, sent: &[(AggregateId, i64)]) -> SqlResult<u64> {
     let (layout, statements) = db.outbox().await?;
     let (Some(find), Some(wake)) = (&statements.held, &statements.wake) else {
         return Ok(0);
     };
+    let pending = || text(&layout.words.pending);
+    let mut session = db.write().await?;
     let mut rows = 0;
     for (key, seq) in sent {
-        // In chunks, each a transaction: a hundred thousand rows may have waited behind one.
-        loop {
-            let mut session = db.write().await?;
-            let ids = session
-                .fetch(
-                    find,
-                    &[
-                        text(key.as_str()),
-                        Value::Int(*seq),
-                        text(&layout.words.pending),
-                        text(HELD),
-                        limit(IDS_MAX as u64),
-                    ],
-                )
-                .await?
-                .iter()
-                .map(|row| row.text(0))
-                .collect::<SqlResult<Vec<_>>>()?;
-            if ids.is_empty() {
-                break;
-            }
-            let mut values = Vec::new();
-            let statement = bind_ids(wake, &ids, &mut values);
-            values.extend([text(&layout.words.pending), text(HELD)]);
-            let woken = session.execute(&statement, &values).await?;
-            rows += woken;
-            if ids.len() < IDS_MAX || woken == 0 {
-                break;
-            }
+        let ids = session
+            .fetch(
+                find,
+                &[
+                    text(key.as_str()),
+                    Value::Int(*seq),
+                    pending(),
+                    text(HELD),
+                    limit(IDS_MAX as u64),
+                ],
+            )
+            .await?
+            .iter()
+            .map(|row| row.text(0))
+            .collect::<SqlResult<Vec<_>>>()?;
+        if ids.is_empty() {
+            continue;
         }
+        let mut values = Vec::new();
+        let statement = bind_ids(wake, &ids, &mut values);
+        values.extend([pending(), text(HELD)]);
+        rows += session.execute(&statement, &values).await?;
     }
     Ok(rows)
 }

@@ -110,7 +110,7 @@ async fn behind_a_failed_row(
     let began = Instant::now();
     let woken = store.wake_sequences(&[("held".into(), 1)]).await?;
     note(&format!(
-        "and woken, {woken} of them, in {:.1} s",
+        "{woken} of them were woken in {:.1} s",
         began.elapsed().as_secs_f64()
     ));
     Ok(())

@@ -13,7 +13,7 @@ use redrive::store::{
 
 use super::fixture::Fixture;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn new_saga(key: &str) -> NewSaga {
     let step = |name: &str, undo: bool| NewStep {
@@ -134,7 +134,7 @@ pub async fn a_move_is_guarded_by_its_version_and_writes_what_changed(f: &Fixtur
     assert_eq!(moved.steps[0].event_id, after.steps[0].event_id);
     assert_eq!(moved.steps[1], work.saga.steps[1]);
     let listed = f.store.sagas(5).await.expect("lists");
-    assert_eq!(listed, [moved.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&moved));
 
     // Another question changes timers only: what a person planned on is still what is there.
     let mut tx = f.store.begin().await.expect("begins");
@@ -203,7 +203,7 @@ pub async fn a_claim_takes_the_longest_due_and_its_token_fences(f: &Fixture) {
         0
     );
     let mut foreign = request(5, HOUR);
-    foreign.saga_type = "trip".to_owned();
+    "trip".clone_into(&mut foreign.saga_type);
     assert_eq!(
         f.store
             .claim_sagas(&foreign)
