@@ -520,7 +520,7 @@ async fn b_04_a_full_queue_refuses_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn b_06_a_blocked_broker_is_said_before_and_unknown_when_it_blocks_in_between() {
+async fn b_06_a_blocked_broker_is_said_before_and_nothing_is_sent_when_it_blocks_in_between() {
     let scene = Scene::with(|context| {
         context.thresholds.publish_deadline = Duration::from_millis(50);
     })
@@ -533,7 +533,7 @@ async fn b_06_a_blocked_broker_is_said_before_and_unknown_when_it_blocks_in_betw
     assert_eq!(scene.status(&letter).await, DeadLetterStatus::Open);
     scene.bench.broker.set_blocked(None);
 
-    // It blocks after the reservation: no confirm comes, and that is not a failure.
+    // It blocks after the reservation: nothing left, which is certain, and the letter is open again.
     let mut meddler = Meddler::new(&scene.bench.broker);
     let broker = Arc::clone(&scene.bench.broker);
     meddler.before_publish = Some(Arc::new(move || {
@@ -544,19 +544,18 @@ async fn b_06_a_blocked_broker_is_said_before_and_unknown_when_it_blocks_in_betw
     ports.broker = Some(Arc::new(meddler));
     let operator = super::Operator::new(ports, "mia@desk".to_owned(), false);
     let applied = act(&operator, &letter.replay()).await.expect("applies");
-    assert_eq!(applied.items[0].state, ItemState::Unknown);
+    assert_eq!(applied.items[0].state, ItemState::Refused);
     assert!(
-        applied.items[0].evidence.contains("safe to send again"),
+        applied.items[0]
+            .evidence
+            .contains("not sent: broker blocked"),
         "{:?}",
         applied.items
     );
-    assert_eq!(scene.status(&letter).await, DeadLetterStatus::Replaying);
-    scene.processed(CONSUMER, &letter.event).await;
-    operator.prove_once().await.expect("looks");
-    assert_eq!(
-        scene.state(&applied.operation_id).await,
-        ItemState::Consumed
-    );
+    assert_eq!(scene.status(&letter).await, DeadLetterStatus::Open);
+    scene.bench.broker.set_blocked(None);
+    let applied = act(&scene.operator, &letter.replay()).await.expect("goes");
+    assert_eq!(applied.items[0].state, ItemState::Published);
 }
 
 #[tokio::test]

@@ -288,7 +288,7 @@ impl Feed {
                 self.stored(&death, &recorded, report);
                 Ok(Kept::Safe)
             }
-            Err(error) if error.is_retryable() => Err(Stop::Away(error.to_string())),
+            Err(error) if self.is_away(&error).await => Err(Stop::Away(error.to_string())),
             Err(error)
                 if is_about_one_row(&error) && self.parked_in_a_row < PARKED_IN_A_ROW_MAX =>
             {
@@ -304,6 +304,14 @@ impl Feed {
                 reason: error.to_string(),
             }))),
         }
+    }
+
+    /// A server that answers and has no room (its disk or its table is full) is not away: messages given
+    /// back would come again at once, and a queue with a delivery limit would lose them.
+    async fn is_away(&self, error: &StoreError) -> bool {
+        error.is_retryable()
+            && !(matches!(error, StoreError::Unavailable { .. })
+                && self.store.probe().await.is_ok())
     }
 
     fn stored(&mut self, death: &NewDeath, recorded: &DeathRecorded, report: &mut Report) {
