@@ -1,5 +1,6 @@
 //! Composition root: configuration → stores, broker, services. The only caller of `connect`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -8,10 +9,12 @@ use crate::alert::AlertHook;
 use crate::alert::command::CommandHook;
 use crate::alert::webhook::WebhookHook;
 use crate::base::clock::Clock;
+use crate::base::secret::SecretUrl;
 use crate::broker::Broker;
 use crate::broker::embedded::EmbeddedBroker;
 use crate::broker::rabbitmq::{Limits, RabbitBroker};
 use crate::config::{AlertTarget, ConfigError, Context, Environment};
+use crate::drill::{Bench, BrokerAt, Switchboard, Where};
 use crate::model::ids::ConsumerName;
 use crate::observe::Observer;
 use crate::operate::Operator;
@@ -19,7 +22,7 @@ use crate::pipeline::{Program, Worker};
 use crate::ports::Ports;
 use crate::store::StoreResult;
 use crate::store::sql::SqlStore;
-use crate::{pipeline, sandbox};
+use crate::{drill, pipeline, sandbox};
 
 pub use crate::broker::Flow;
 pub use crate::store::{CheckLevel, CheckLine, MigrationStep, StoreError};
@@ -32,6 +35,7 @@ pub struct Services {
     pub observer: Arc<Observer>,
     /// Acting.
     pub operator: Arc<Operator>,
+    switchboard: Option<Arc<dyn Switchboard>>,
 }
 
 /// How a context is opened.
@@ -61,14 +65,14 @@ impl Services {
     pub fn beside(&self, options: Options) -> Result<Self, ConfigError> {
         Self::with_broker(
             Arc::clone(&self.ports.context),
-            self.ports.broker.clone(),
+            (self.ports.broker.clone(), self.switchboard.clone()),
             options,
         )
     }
 
     fn with_broker(
         context: Arc<Context>,
-        broker: Option<Arc<dyn Broker>>,
+        (broker, switchboard): Connected,
         options: Options,
     ) -> Result<Self, ConfigError> {
         context.environment.crash_points().arm_from_environment();
@@ -90,6 +94,7 @@ impl Services {
             observer: Arc::new(Observer::new(ports.clone())),
             operator: Arc::new(Operator::new(ports.clone(), options.actor, read_only)),
             ports,
+            switchboard,
         })
     }
 
@@ -124,12 +129,42 @@ impl Services {
     ///
     /// # Errors
     /// Says what is missing for a worker that was named.
-    pub fn workers(&self, names: &[String]) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
-        pipeline::build(&self.ports, names, &self.program()).map_err(|problem| ConfigError {
-            origin: format!("context {}", self.ports.context.name),
-            key: "workers".to_owned(),
-            problem,
-            fix: "name other workers, or complete the context".to_owned(),
+    pub fn workers(
+        &self,
+        names: &[String],
+        service: Option<&str>,
+    ) -> Result<Vec<Box<dyn Worker>>, ConfigError> {
+        let workers = pipeline::build(&self.ports, names, &self.program());
+        workers
+            .map(|workers| pipeline::only(workers, service))
+            .map_err(|problem| ConfigError {
+                origin: format!("context {}", self.ports.context.name),
+                key: "workers".to_owned(),
+                problem,
+                fix: "name other workers, or complete the context".to_owned(),
+            })
+    }
+
+    /// What drills are given: this context, and the same with sessions of its own for workers inside
+    /// this process. `program` is started as the drills' processes.
+    ///
+    /// # Errors
+    /// As [`Services::open`].
+    pub fn bench(&self, program: PathBuf, options: Options) -> Result<Bench, ConfigError> {
+        let is_embedded = self.switchboard.is_some();
+        Ok(Bench {
+            worker_ports: self.beside(options)?.ports,
+            ports: self.ports.clone(),
+            place: if is_embedded {
+                Where::Embedded
+            } else {
+                Where::Real
+            },
+            program,
+            guards_off: guards_off(),
+            switchboard: self.switchboard.clone(),
+            broker_at: broker_at(&self.ports.context),
+            alerts: None,
         })
     }
 
@@ -140,7 +175,8 @@ impl Services {
 
     fn program(&self) -> Program {
         if self.ports.context.environment == Environment::Sandbox {
-            sandbox::program(&self.ports, sandbox::Chance::NONE)
+            let program = sandbox::program(&self.ports, sandbox::Chance::NONE);
+            drill::faults::around(program)
         } else {
             Program::default()
         }
@@ -182,15 +218,59 @@ fn alerts(context: &Context) -> Result<Option<Arc<dyn AlertHook>>, ConfigError> 
     })
 }
 
+/// Guards that were taken away for this process, as `FAILPOINTS` says it: a drill's processes are
+/// started without them, too.
+fn guards_off() -> Vec<String> {
+    let points = std::env::var("FAILPOINTS").unwrap_or_default();
+    let guards = points.split(';').map(str::trim);
+    guards
+        .filter(|point| point.starts_with("guard."))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Opens the context's vhost at another node of its broker.
+fn broker_at(context: &Context) -> BrokerAt {
+    let (amqp, management) = (context.amqp.clone(), context.management.clone());
+    Box::new(move |url| {
+        let unusable = || "the node's URL cannot be used".to_owned();
+        let own = amqp.as_ref().ok_or_else(unusable)?;
+        let mut other = url::Url::parse(own.expose()).map_err(|_| unusable())?;
+        let node = url::Url::parse(url).map_err(|_| unusable())?;
+        other.set_host(node.host_str()).map_err(|_| unusable())?;
+        other.set_port(node.port()).map_err(|()| unusable())?;
+        let other = SecretUrl::new(other.to_string());
+        RabbitBroker::new(Some(&other), management.as_ref(), Limits::default())
+            .map_err(|error| error.to_string())
+    })
+}
+
+/// Faults of the in-process broker.
+struct EmbeddedFaults(Arc<EmbeddedBroker>);
+
+impl Switchboard for EmbeddedFaults {
+    fn disconnect(&self) {
+        self.0.disconnect_all();
+    }
+
+    fn block(&self, reason: Option<&str>) {
+        self.0.set_blocked(reason);
+    }
+}
+
+type Connected = (Option<Arc<dyn Broker>>, Option<Arc<dyn Switchboard>>);
+
 /// The context's broker. `embedded:NAME` lives in this process and starts empty.
-fn broker(context: &Context) -> Result<Option<Arc<dyn Broker>>, ConfigError> {
+fn broker(context: &Context) -> Result<Connected, ConfigError> {
     match &context.amqp {
         Some(url) if url.scheme() == "embedded" => {
             let name = url.expose().trim_start_matches("embedded:");
-            let broker: Arc<dyn Broker> = EmbeddedBroker::new(name);
-            Ok(Some(broker))
+            let broker = EmbeddedBroker::new(name);
+            let faults: Arc<dyn Switchboard> = Arc::new(EmbeddedFaults(Arc::clone(&broker)));
+            let broker: Arc<dyn Broker> = broker;
+            Ok((Some(broker), Some(faults)))
         }
-        None if context.management.is_none() => Ok(None),
+        None if context.management.is_none() => Ok((None, None)),
         amqp => RabbitBroker::new(
             amqp.as_ref(),
             context.management.as_ref(),
@@ -199,6 +279,6 @@ fn broker(context: &Context) -> Result<Option<Arc<dyn Broker>>, ConfigError> {
                 ..Limits::default()
             },
         )
-        .map(Some),
+        .map(|broker| (Some(broker), None)),
     }
 }

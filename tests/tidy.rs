@@ -44,23 +44,30 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "drill",
+        &[
+            "alert", "base", "model", "config", "store", "broker", "ports", "pipeline", "observe",
+            "sandbox",
+        ],
+    ),
+    (
         "assembly.rs",
         &[
             "alert", "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
-            "observe", "operate", "sandbox",
+            "observe", "operate", "sandbox", "drill",
         ],
     ),
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "assembly",
-            "tui",
+            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "drill",
+            "assembly", "tui",
         ],
     ),
     (
         "tui",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "assembly",
+            "base", "model", "config", "pipeline", "observe", "operate", "drill", "assembly",
         ],
     ),
 ];
@@ -143,7 +150,30 @@ const REGISTRIES: &[Registry] = &[
             "test_support",
         ],
     },
+    Registry {
+        folder: "drill",
+        slice: "DRILLS",
+        helpers: &[
+            "control", "faults", "oracle", "order", "proxy", "record", "run", "stage", "trouble",
+            "verdict",
+        ],
+    },
 ];
+
+#[test]
+fn drills_write_only_where_a_context_is_a_sandbox() {
+    let run = fs::read_to_string(root().join("src/drill/run.rs")).expect("the runner of drills");
+    let allowed = run.find("allowed(bench)?").expect("the runner asks first");
+    let first_write = run.find("prepare_bare(").expect("the runner's first write");
+    assert!(allowed < first_write, "a drill is refused before it writes");
+    // Statements that write stand where a stage is needed, and only the runner opens one.
+    let opened: Vec<_> = sources()
+        .into_iter()
+        .filter(|source| source.code.contains("Stage::open("))
+        .map(|source| source.path)
+        .collect();
+    assert_eq!(opened, ["drill/run.rs"]);
+}
 
 /// Lines without tests a file may have, and the files that still have more. May only shrink.
 const LINES_MAX: usize = 500;

@@ -3,11 +3,13 @@
 //!
 //! They exist only with the `drill` feature and act only where the context is a sandbox:
 //! `FAILPOINTS="replay.after_confirm=return(abort)"` ends the process as `kill -9` would, without
-//! a destructor. Any other action of the `fail` crate works too: `pause` stops there for ever,
+//! a destructor. `return(stop)` stops the process as `kill -STOP` does, until somebody continues it;
+//! `return(hold)` stops only the worker that came there, for pipelines inside this process (see
+//! [`held`]). Any other action of the `fail` crate works too: `pause` stops there for ever,
 //! `57*off->return(abort)` dies the fifty-eighth time.
 //!
 //! A point of the name `guard.…` is not a place but a guard: `return(off)` takes it away, so that a
-//! test can show which drill turns red without it.
+//! test can show which drill turns red without it. A release build has no such switch.
 
 /// The crash points of one context. Without effect unless the context is a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,9 @@ impl CrashPoints {
         Self { is_sandbox }
     }
 }
+
+/// The points for layers that do not know their context: only a sandbox can have armed one.
+pub const ARMED: CrashPoints = CrashPoints::new(true);
 
 #[cfg(feature = "drill")]
 mod armed {
@@ -54,6 +59,20 @@ mod armed {
             }
         }
 
+        /// Takes every point of this process back, and ends who stands at one. Guards stay as they
+        /// are.
+        pub fn disarm(self) {
+            if !self.may_act() {
+                return;
+            }
+            for (name, _) in fail::list() {
+                if !name.starts_with("guard.") {
+                    fail::remove(&name);
+                    super::held::end(&name);
+                }
+            }
+        }
+
         /// Stops or dies here when the point is armed. The log names the point first, so that who
         /// waits for a process at a `pause` knows that it has come there.
         pub fn reach(self, name: &'static str) {
@@ -63,19 +82,35 @@ mod armed {
             if fail::list().iter().any(|(armed, _)| armed == name) {
                 tracing::warn!(point = name, "crash point reached");
             }
-            // `return(abort)`: die like a killed process. Other values of a return mean nothing here.
-            if said(name).as_deref() == Some("abort") {
-                std::process::abort();
+            // Other values of a return mean nothing here.
+            match said(name).as_deref() {
+                Some("abort") => std::process::abort(),
+                Some("stop") => stop(),
+                Some("hold") => super::held::wait(name),
+                _ => {}
             }
         }
 
-        /// True when a test has taken the guard `name` away with `return(off)`.
+        /// True when the point says `return(throw)`: whoever asks fails there.
+        pub fn throws(self, name: &'static str) -> bool {
+            self.may_act() && said(name).as_deref() == Some("throw")
+        }
+
+        /// True when a test has taken the guard `name` away with `return(off)`. Test builds only.
         pub fn is_off(self, name: &'static str) -> bool {
-            self.may_act() && said(name).as_deref() == Some("off")
+            cfg!(debug_assertions) && self.may_act() && said(name).as_deref() == Some("off")
         }
 
         fn may_act(self) -> bool {
             self.is_sandbox && IS_ARMED.load(Ordering::Acquire)
+        }
+    }
+
+    /// Stops this process; it goes on when it is continued.
+    fn stop() {
+        let own = rustix::process::getpid();
+        if let Err(error) = rustix::process::kill_process(own, rustix::process::Signal::STOP) {
+            tracing::warn!(%error, "this process could not stop itself");
         }
     }
 
@@ -93,12 +128,94 @@ impl CrashPoints {
     /// Without the `drill` feature nothing is armed.
     pub const fn arm(self, _name: &str, _action: &str) {}
 
+    /// Without the `drill` feature nothing is armed.
+    pub const fn disarm(self) {}
+
     /// Without the `drill` feature nothing stops.
     pub const fn reach(self, _name: &'static str) {}
+
+    /// Without the `drill` feature nothing throws.
+    pub const fn throws(self, _name: &'static str) -> bool {
+        false
+    }
 
     /// Without the `drill` feature every guard stands.
     pub const fn is_off(self, _name: &'static str) -> bool {
         false
+    }
+}
+
+pub mod held {
+    //! Workers of this process that stand at a crash point (`return(hold)`), until they are released
+    //! or ended. What ends unwinds from the point: nothing after it runs, as in a killed process.
+
+    use std::collections::BTreeMap;
+    use std::panic::resume_unwind;
+    use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+    /// What a worker that unwinds from a point carries: who catches it knows that it was ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Ended;
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Order {
+        Wait,
+        Go,
+        End,
+    }
+
+    static HELD: Mutex<BTreeMap<&'static str, Order>> = Mutex::new(BTreeMap::new());
+    static CHANGED: Condvar = Condvar::new();
+
+    fn held() -> MutexGuard<'static, BTreeMap<&'static str, Order>> {
+        HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands at a point. Other tasks of the runtime go on; it must have several threads.
+    #[cfg(feature = "drill")]
+    pub(super) fn wait(name: &'static str) {
+        let order = tokio::task::block_in_place(|| {
+            let mut all = held();
+            all.insert(name, Order::Wait);
+            loop {
+                match all.get(name) {
+                    Some(Order::Wait) => {
+                        all = CHANGED.wait(all).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    Some(order) => {
+                        let order = *order;
+                        all.remove(name);
+                        return order;
+                    }
+                    None => return Order::Go,
+                }
+            }
+        });
+        if order == Order::End {
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    /// True while somebody stands at the point.
+    pub fn is_at(name: &str) -> bool {
+        held().get(name) == Some(&Order::Wait)
+    }
+
+    /// Lets whoever stands at the point go on.
+    pub fn release(name: &str) {
+        say(name, Order::Go);
+    }
+
+    /// Ends whoever stands at the point.
+    pub fn end(name: &str) {
+        say(name, Order::End);
+    }
+
+    fn say(name: &str, order: Order) {
+        if let Some(stands) = held().get_mut(name) {
+            *stands = order;
+        }
+        CHANGED.notify_all();
     }
 }
 
@@ -117,6 +234,28 @@ mod tests {
         assert!(sandbox.is_off("guard.test"));
         assert!(!sandbox.is_off("guard.other"));
         sandbox.reach("guard.test");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_held_goes_on_when_released_and_unwinds_when_ended() {
+        let points = CrashPoints::new(true);
+        points.arm("test.hold", "return(hold)");
+        let tasks = crate::base::tasks::Tasks::new();
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(1));
+        for is_ended in [false, true] {
+            let worker = tasks.spawn(async move { points.reach("test.hold") });
+            while !held::is_at("test.hold") {
+                ticks.tick().await;
+            }
+            if is_ended {
+                held::end("test.hold");
+                let panic = worker.await.expect_err("unwound").into_panic();
+                assert!(panic.is::<held::Ended>());
+            } else {
+                held::release("test.hold");
+                worker.await.expect("went on");
+            }
+        }
     }
 
     #[test]

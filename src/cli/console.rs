@@ -1,5 +1,7 @@
 //! The console: without a subcommand, and in the demo.
 
+use std::ffi::OsString;
+
 use clap::{Args, ValueEnum};
 
 use crate::assembly::Services;
@@ -76,12 +78,30 @@ pub(super) async fn run(global: &Global, args: &ConsoleArgs) -> Outcome {
     let mut global = global.clone();
     loop {
         let session = Session::open(&global)?;
-        let options = args.options(session.contexts, None);
+        let mut options = args.options(session.contexts, None);
+        options.drill = drill(&global, &session.services.ports.context.name);
         match open(session.services, options).await? {
             Left::Context(name) => global.context = Some(name),
             Left::Quit | Left::Stopped => return Ok(Exit::Fine),
         }
     }
+}
+
+/// How the console runs a drill: this program again, in the same context.
+fn drill(global: &Global, context: &str) -> Option<Vec<OsString>> {
+    let mut words = vec![std::env::current_exe().ok()?.into_os_string()];
+    if let Some(config) = &global.config {
+        words.extend([OsString::from("--config"), config.clone().into_os_string()]);
+    }
+    words.extend(["--context", context, "--output", "json", "drill", "run"].map(OsString::from));
+    Some(words)
+}
+
+/// How the demo's console runs a drill: on an embedded pipeline of its own, beside the one on screen.
+pub(super) fn embedded_drill() -> Option<Vec<OsString>> {
+    let mut words = vec![std::env::current_exe().ok()?.into_os_string()];
+    words.extend(["--output", "json", "drill", "run", "--embedded"].map(OsString::from));
+    Some(words)
 }
 
 /// Says that there is no terminal before anything is opened (T-08).

@@ -60,7 +60,8 @@ pub(super) async fn run(global: &Global, args: &DemoArgs) -> Outcome {
         headless(services, global.output, seconds).await
     } else {
         let contexts = vec![context.name.clone()];
-        let options = args.look.options(contexts, Some(Script::demo()));
+        let mut options = args.look.options(contexts, Some(Script::demo()));
+        options.drill = console::embedded_drill();
         console::open(services, options).await.map(|_| Exit::Fine)
     };
     pipeline.stop().await;

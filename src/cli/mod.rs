@@ -11,6 +11,7 @@ pub mod dead;
 pub mod dead_show;
 pub mod demo;
 pub mod discard;
+pub mod drill;
 pub mod envelope;
 pub mod exit;
 pub mod failure;
@@ -148,6 +149,8 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// Run the pipeline's workers until stopped
     Worker(worker::WorkerArgs),
+    /// Inject faults on purpose, in a sandbox, and see what became of them
+    Drill(drill::DrillArgs),
     /// The console on an embedded pipeline with faults on purpose; nothing to install
     Demo(demo::DemoArgs),
     /// Print a shell's completion script
@@ -194,6 +197,7 @@ async fn dispatch(cli: Cli) -> Outcome {
             "--theme, --pane and --no-mouse belong to the console; a subcommand has no use for them",
         )),
         Some(Command::Demo(args)) => demo::run(&global, &args).await,
+        Some(Command::Drill(args)) => drill::run(&global, &args).await,
         Some(Command::Config(args)) => config::run(&global, &args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(command) => {
@@ -224,8 +228,8 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Check => check::run(session).await,
         Command::Migrate(args) => migrate::run(session, &args).await,
         Command::Worker(args) => worker::run(session, &args).await,
-        Command::Config(_) | Command::Demo(_) | Command::Completions(_) => {
-            Err(Failure::internal("this command needs no context"))
+        Command::Config(_) | Command::Demo(_) | Command::Drill(_) | Command::Completions(_) => {
+            Err(Failure::internal("this command opens its own context"))
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::tasks::Tasks;
 use crate::observe::snapshot::Unread;
-use crate::pipeline::Worker;
-use crate::pipeline::supervisor::Supervisor;
+use crate::pipeline::supervisor::{Supervisor, WorkerStatus};
+use crate::pipeline::{Report, WORKERS, Worker};
 
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
@@ -22,8 +23,11 @@ const LAST_PASS: Duration = Duration::from_secs(20);
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
     /// Workers to run [default: all that this context has]
-    #[arg(value_name = "WORKER", value_parser = ["dispatcher", "reaper", "collector", "consumer", "saga", "inbox-archiver"])]
+    #[arg(value_name = "WORKER", value_parser = PossibleValuesParser::new(WORKERS.map(|kind| kind.name)))]
     pub workers: Vec<String>,
+    /// Only this service's workers [default: every service of the context]
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
     /// Make one pass each, print what it did, and leave
     #[arg(long)]
     pub once: bool,
@@ -47,7 +51,14 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
         ));
     }
     only_what_we_can_run(session, args)?;
-    let workers = session.services.workers(&args.workers)?;
+    let service = args.service.as_deref();
+    if let Some(unknown) = service.filter(|name| session.context().service(name).is_none()) {
+        return Err(Failure::usage(format!(
+            "{} has no service {unknown:?}",
+            session.context().name
+        )));
+    }
+    let workers = session.services.workers(&args.workers, service)?;
     if workers.is_empty() {
         return Err(Failure::usage(format!(
             "no worker has anything to do in {}: it needs an outbox, dead letters, or an inbox whose handler is known",
@@ -57,7 +68,7 @@ pub(super) async fn run(session: &Session, args: &WorkerArgs) -> Outcome {
     if args.once {
         once(session, workers).await
     } else {
-        until_stopped(workers).await
+        until_stopped(session, workers).await
     }
 }
 
@@ -77,11 +88,19 @@ fn only_what_we_can_run(session: &Session, args: &WorkerArgs) -> Outcome<()> {
 }
 
 async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
+    let mut reports = Vec::new();
+    for mut worker in workers {
+        reports.push(worker.run_once().await);
+        worker.drain().await;
+    }
+    answer(session, &reports)
+}
+
+/// What each worker did: in one pass, or from its start to its stop.
+fn answer(session: &Session, reports: &[Report]) -> Outcome {
     let mut answer = session.answer("worker_reports");
     answer.table = Table::new(REPORTS);
-    for mut worker in workers {
-        let report = worker.run_once().await;
-        worker.drain().await;
+    for report in reports {
         if let Some(problem) = &report.problem {
             answer.unread.push(Unread {
                 what: format!("{} of {}", report.worker, report.service),
@@ -94,7 +113,7 @@ async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
             .iter()
             .map(|(name, n)| format!("{n} {name}"))
             .collect();
-        answer.item(&report)?;
+        answer.item(report)?;
         answer.table.push(vec![
             Cell::text(&report.worker),
             Cell::text(&report.service),
@@ -109,7 +128,15 @@ async fn once(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
     session.write(&answer)
 }
 
-async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
+/// Everything a worker did since its start.
+fn totals(status: &WorkerStatus) -> Report {
+    Report {
+        counts: status.totals.clone(),
+        ..Report::new(&status.worker, &status.service)
+    }
+}
+
+async fn until_stopped(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outcome {
     let internal = |error: std::io::Error| Failure::internal(format!("signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
@@ -131,22 +158,10 @@ async fn until_stopped(workers: Vec<Box<dyn Worker>>) -> Outcome {
     }
     tracing::info!("stopping: finishing the batch in hand and giving the rest back");
     let is_drained = tasks.stop(LAST_PASS + drain.unwrap_or_default()).await;
-    for worker in status.borrow().iter() {
-        let totals: Vec<_> = worker
-            .totals
-            .iter()
-            .map(|(name, n)| format!("{n} {name}"))
-            .collect();
-        tracing::info!(
-            worker.name = worker.worker,
-            service = worker.service,
-            passes = worker.passes,
-            totals = totals.join(", "),
-            "stopped"
-        );
-    }
+    let reports: Vec<Report> = status.borrow().iter().map(totals).collect();
+    let written = answer(session, &reports)?;
     if is_drained {
-        Ok(Exit::Fine)
+        Ok(written)
     } else {
         Err(Failure::new(
             Exit::Unknown,

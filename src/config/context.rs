@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{
     ConfigError, Context, Environment, OwnerRule, Thresholds, alerting, consuming, dispatcher,
-    retention, service, url,
+    drilling, retention, service, url,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -37,6 +37,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "thresholds",
         "dispatcher",
         "consumer",
+        "drill",
         "retention",
         "on_death",
         "services",
@@ -75,6 +76,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         thresholds,
         dispatcher,
         consumer,
+        drill: drilling::read(section)?,
         retention,
         on_death: alerting::read(section)?,
     };

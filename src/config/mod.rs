@@ -5,6 +5,7 @@ pub mod alerting;
 pub mod consuming;
 mod context;
 mod dispatcher;
+mod drilling;
 pub mod duration;
 pub mod init;
 mod interpolate;
@@ -31,6 +32,7 @@ use crate::model::operation::Verb;
 pub use alerting::{AlertSettings, AlertTarget};
 pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
+pub use drilling::DrillSettings;
 pub use retention::RetentionSettings;
 
 /// The whole configuration.
@@ -109,6 +111,8 @@ pub struct Context {
     pub dispatcher: DispatcherSettings,
     /// The consumer runtime's limits.
     pub consumer: ConsumerLimits,
+    /// What drills may do to the broker.
+    pub drill: DrillSettings,
     /// How inbox rows are forgotten.
     pub retention: RetentionSettings,
     /// Who is told about deaths.

@@ -152,6 +152,7 @@ impl List<'_> {
             ),
             ("consumer.time_limit", duration::show(c.time_limit)),
             ("consumer.drain_limit", duration::show(c.drain_limit)),
+            ("drill.quorum", context.drill.quorum.to_string()),
             ("retention.archive", r.archive.to_string()),
             ("retention.batch_rows", r.batch_rows.to_string()),
             ("retention.interval", duration::show(r.interval)),

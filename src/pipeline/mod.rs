@@ -244,6 +244,12 @@ pub fn build(
     Ok(workers)
 }
 
+/// The workers of one service; all of them when none is named.
+pub fn only(mut workers: Vec<Box<dyn Worker>>, service: Option<&str>) -> Vec<Box<dyn Worker>> {
+    workers.retain(|worker| service.is_none_or(|service| worker.service() == service));
+    workers
+}
+
 fn make_dispatcher(part: &Part<'_>) -> Made {
     let Some(outbox) = &part.service.outbox else {
         return Ok(None);

@@ -29,10 +29,10 @@ use crate::ports::Ports;
 pub use event::{Customer, GIFT, Order, SKUS, SOLD_OUT};
 pub use fault::Chance;
 pub use order_saga::{OrderSaga, Tempo};
-pub use place::{Accepted, OrderRequest, PlaceError, cancel_order, place_order};
+pub use place::{AFTER_INSERT, Accepted, OrderRequest, PlaceError, cancel_order, place_order};
 pub use processor::{ProcessorFault, set_fault};
 pub use program::{program, program_with};
-pub use topology::{demo_context, topology, topology_with};
+pub use topology::{EXCHANGE, SERVICES, demo_context, topology, topology_with};
 
 /// Makes tables, queues and a past, each unless it is there.
 ///

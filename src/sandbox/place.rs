@@ -12,7 +12,7 @@ use super::event::{Customer, Order};
 use super::order_saga::OrderSaga;
 
 /// Crash point: the order is written, its event is not.
-const AFTER_INSERT: &str = "order.after_insert";
+pub const AFTER_INSERT: &str = "order.after_insert";
 /// Crash point: everything is written, nothing is committed.
 const BEFORE_COMMIT: &str = "order.before_commit";
 /// The first order's number.

@@ -14,8 +14,8 @@ use crate::base::backoff::Backoff;
 use crate::base::secret::SecretUrl;
 use crate::broker::{NewQueue, Topology};
 use crate::config::{
-    ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, Environment, InboxPart,
-    OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
+    ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, DrillSettings, Environment,
+    InboxPart, OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
 };
 use crate::model::operation::Verb;
 
@@ -109,6 +109,7 @@ pub fn demo_context(directory: &Path) -> Context {
             retry_delays: vec![Duration::from_secs(1), Duration::from_secs(3)],
             ..ConsumerLimits::default()
         },
+        drill: DrillSettings::default(),
         retention: RetentionSettings {
             // The demo's files stay small.
             archive: false,

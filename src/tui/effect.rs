@@ -1,12 +1,14 @@
 //! Performs what `update` asks for, each in a task of its own, and reports back. The loop never waits
 //! for any of it.
 
+use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,7 @@ pub struct Performer {
     writes: Tasks,
     views: Option<watch::Sender<Views>>,
     prove: Arc<Notify>,
+    drill: Option<Vec<OsString>>,
 }
 
 impl Performer {
@@ -55,7 +58,14 @@ impl Performer {
             writes,
             views: None,
             prove: Arc::new(Notify::new()),
+            drill: None,
         }
+    }
+
+    /// Runs drills with this program and these arguments.
+    pub fn with_drills(mut self, drill: Option<Vec<OsString>>) -> Self {
+        self.drill = drill;
+        self
     }
 
     /// Learns where the feeds listen.
@@ -133,6 +143,11 @@ impl Performer {
                         .await,
                 )
             }),
+            Effect::Drill(number) => {
+                let words = self.drill.clone();
+                // Dropped when we leave, and the program with it, which kills what it started.
+                self.read(async move { Outcome::Drilled(number, drill(words, number).await) });
+            }
             Effect::Export { name, body } => {
                 self.write(async move { Outcome::Exported(export(&name, body).await) });
             }
@@ -203,6 +218,29 @@ async fn prove_loop(
             }
         }
     }
+}
+
+/// Runs one drill as a program of its own; its report.
+async fn drill(words: Option<Vec<OsString>>, number: u8) -> Result<Value, String> {
+    let words = words.unwrap_or_default();
+    let Some((program, arguments)) = words.split_first() else {
+        return Err("drills cannot be run from here; use `redrive drill run`".to_owned());
+    };
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .arg(number.to_string())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| error.to_string())?;
+    let answer: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    let report = answer.and_then(|answer| answer.get("items")?.get(0).cloned());
+    report.ok_or_else(|| {
+        let told = String::from_utf8_lossy(&output.stderr);
+        let last = told.lines().last().unwrap_or("no answer");
+        last.trim_start_matches("redrive: ").to_owned()
+    })
 }
 
 /// Writes a file where one works, or where programs keep such things; returns its path.

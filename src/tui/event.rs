@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crossterm::event::{KeyEvent, MouseEvent};
+use serde_json::Value;
 
 use crate::model::ids::DeadLetterId;
 use crate::model::message::Payload;
@@ -72,6 +73,8 @@ pub enum Effect {
         /// New note.
         note: Option<String>,
     },
+    /// Run a drill.
+    Drill(u8),
     /// Check the audit chains.
     VerifyAudit,
     /// Read a payload for an editor.
@@ -129,4 +132,6 @@ pub enum Outcome {
     Exported(Result<PathBuf, String>),
     /// Text was sent to the terminal's clipboard.
     Copied(String),
+    /// A drill has ended with its report, or could not be run.
+    Drilled(u8, Result<Value, String>),
 }

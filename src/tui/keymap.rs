@@ -94,6 +94,8 @@ pub enum Action {
     Note,
     /// Check the audit chain.
     Verify,
+    /// Run a drill.
+    RunDrill,
     /// Do what the dialog says.
     Confirm,
     /// Through the exchange, or straight to the queue.
@@ -131,6 +133,8 @@ pub enum Scope {
     Operations,
     /// Pane 9.
     Audit,
+    /// Pane 0.
+    Drills,
     /// A plan waiting for its confirmation, outside of its text fields.
     Plan,
     /// A text field of a dialog.
@@ -143,7 +147,7 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope in the order of help and docs, with its heading.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::Everywhere, "Everywhere"),
         (Self::Overview, "1 Overview"),
         (Self::Outbox, "2 Outbox"),
@@ -153,6 +157,7 @@ impl Scope {
         (Self::Sagas, "6 Sagas"),
         (Self::Operations, "8 Operations"),
         (Self::Audit, "9 Audit"),
+        (Self::Drills, "0 Drills (sandboxes)"),
         (Self::Plan, "The dialog of an action"),
         (Self::Field, "A text field in a dialog"),
         (Self::Line, "The filter line and the command bar"),
@@ -295,6 +300,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&[ch('6')], S::Everywhere, A::Pane(PaneId::Sagas), "sagas", 0, "Go to Sagas: stalest first."),
     key(&[ch('8')], S::Everywhere, A::Pane(PaneId::Operations), "operations", 0, "Go to Operations: what was done, and its proof."),
     key(&[ch('9')], S::Everywhere, A::Pane(PaneId::Audit), "audit", 0, "Go to Audit: who did what, when, why."),
+    key(&[ch('0')], S::Everywhere, A::Pane(PaneId::Drills), "drills", 0, "Go to Drills, in a sandbox: what happens when something breaks."),
     key(&[ch('j'), code(KeyCode::Down)], S::Everywhere, A::Down, "down", 0, "One row down."),
     key(&[ch('k'), code(KeyCode::Up)], S::Everywhere, A::Up, "up", 0, "One row up."),
     key(&[code(KeyCode::PageDown), ctrl('f'), ctrl('d')], S::Everywhere, A::PageDown, "page down", 0, "One screen down."),
@@ -347,6 +353,8 @@ pub const BINDINGS: &[Binding] = &[
     guarded(key(&[ch('H')], S::Sagas, A::SagaHandled, "handled", 4, "Mark the step as handled by hand, with evidence.")),
     guarded(key(&[ch('A')], S::Sagas, A::SagaAssign, "assign", 5, "Say who looks after the saga.")),
     key(&[ch('o')], S::Sagas, A::Origin, "outbox", 22, "The message that blocks the saga, in Outbox; l or → shows it among the dead letters."),
+
+    guarded(key(&[ch('R')], S::Drills, A::RunDrill, "run", 1, "Run the drill under the cursor, as a program of its own; in the demo on an embedded pipeline beside it.")),
 
     guarded(key(&[ch('v')], S::Audit, A::Verify, "verify chain", 1, "Check the hash chain of every journal.")),
 

@@ -29,6 +29,8 @@ pub mod view;
 pub mod widget;
 pub mod world;
 
+use std::ffi::OsString;
+
 use tokio::sync::watch;
 
 use crate::pipeline::Report;
@@ -56,6 +58,8 @@ pub struct Options {
     pub workers: Option<watch::Receiver<Vec<Report>>>,
     /// Contexts the command bar offers; choosing one ends the console with [`Exit::Context`].
     pub contexts: Vec<String>,
+    /// What runs a drill: a program and its arguments before the drill's number. `None`: not from here.
+    pub drill: Option<Vec<OsString>>,
 }
 
 impl Default for Options {
@@ -68,6 +72,7 @@ impl Default for Options {
             mouse: true,
             workers: None,
             contexts: Vec::new(),
+            drill: None,
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::pipeline::Report;
 use super::effect::{self, OUTCOMES_MAX, Performer};
 use super::event::{Effect, Event, Outcome, TerminalEffect};
 use super::model::{Exit, Model};
+use super::pane::PaneId;
 use super::screen::Screen;
 use super::terminal::{self, Guard};
 use super::theme::{Depth, Theme, is_utf8_locale};
@@ -187,14 +188,21 @@ impl Console {
             theme,
         );
         let size = crossterm::terminal::size()?;
-        let mut model = Model::new(world, options.pane, size);
+        let is_here = options.pane.is_in(world.context.environment);
+        let pane = if is_here {
+            options.pane
+        } else {
+            PaneId::default()
+        };
+        let mut model = Model::new(world, pane, size);
         model.hints = options.hints;
         model.contexts = options.contexts;
         model.settle();
         let (sender, outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (reads, writes) = (Tasks::new(), Tasks::new());
         let mut console = Self {
-            performer: Performer::new(operator.clone(), sender, reads.clone(), writes.clone()),
+            performer: Performer::new(operator.clone(), sender, reads.clone(), writes.clone())
+                .with_drills(options.drill),
             model,
             clock,
             operator,

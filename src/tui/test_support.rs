@@ -101,6 +101,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         owners: Vec::new(),
         thresholds: Thresholds::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
         dispatcher: DispatcherSettings {

@@ -12,7 +12,7 @@ use super::dialog::Overlay;
 use super::keymap::{self, Binding, Key, Scope};
 use super::layout::{Areas, MIN, is_too_small};
 use super::model::Model;
-use super::pane::{PANES, PaneId, PaneSpec};
+use super::pane::{PaneId, PaneSpec, panes_of};
 use super::theme::{Role, ascii};
 use super::widget::paint::{self, Line, Span, columns};
 use super::world::World;
@@ -320,9 +320,9 @@ fn tab_title(spec: &PaneSpec, width: u16, active: PaneId) -> String {
 }
 
 /// The pane whose tab is at a column.
-pub fn tab_at(area: Rect, x: u16, active: PaneId) -> Option<PaneId> {
-    let mut from = area.x;
-    for spec in PANES {
+pub fn tab_at(model: &Model, area: Rect, x: u16) -> Option<PaneId> {
+    let (active, mut from) = (model.active, area.x);
+    for spec in panes_of(model.world.context.environment) {
         let to = from + columns(paint::width_of(&tab_title(spec, area.width, active))) + 2;
         if (from..to).contains(&x) {
             return Some(spec.id);
@@ -335,7 +335,7 @@ pub fn tab_at(area: Rect, x: u16, active: PaneId) -> Option<PaneId> {
 fn tabs(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = model.world.theme;
     let mut x = area.x;
-    for spec in PANES {
+    for spec in panes_of(model.world.context.environment) {
         let title = tab_title(spec, area.width, model.active);
         let room = area.right().saturating_sub(x);
         let style = if spec.id == model.active {

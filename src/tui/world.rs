@@ -15,6 +15,7 @@ use crate::observe::snapshot::{
 use crate::operate::plan::Access;
 use crate::pipeline::Report;
 
+use super::pane::drills::DrillRow;
 use super::theme::Theme;
 
 /// The latest reading of every feed.
@@ -152,6 +153,8 @@ pub struct World {
     pub readings: Readings,
     /// Reports of workers that run in this process (demo).
     pub workers: Vec<Report>,
+    /// Every drill, and how it ended when it was run from here.
+    pub drills: Vec<DrillRow>,
     /// Since when reading is paused.
     pub paused_at: Option<Timestamp>,
     /// Looks.
@@ -171,6 +174,7 @@ impl World {
             access,
             readings: Readings::default(),
             workers: Vec::new(),
+            drills: super::pane::drills::rows(),
             paused_at: None,
             theme,
             since: BTreeMap::new(),

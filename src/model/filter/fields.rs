@@ -21,11 +21,13 @@ pub enum FilterKind {
     Operations,
     /// Audit entries.
     Audit,
+    /// Drills.
+    Drills,
 }
 
 impl FilterKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Outbox,
         Self::Leases,
         Self::Queues,
@@ -33,6 +35,7 @@ impl FilterKind {
         Self::Sagas,
         Self::Operations,
         Self::Audit,
+        Self::Drills,
     ];
 }
 
@@ -288,6 +291,12 @@ const AUDIT: &[FieldSpec] = &[
     SERVICE,
 ];
 
+const DRILLS: &[FieldSpec] = &[
+    text("drill", "its name"),
+    words("verdict", "how it ended", &["passed", "failed", "running"]),
+    text("window", "the crash window"),
+];
+
 /// The fields of a kind.
 pub(super) const fn known(kind: FilterKind) -> &'static [FieldSpec] {
     match kind {
@@ -298,6 +307,7 @@ pub(super) const fn known(kind: FilterKind) -> &'static [FieldSpec] {
         FilterKind::Sagas => SAGAS,
         FilterKind::Operations => OPERATIONS,
         FilterKind::Audit => AUDIT,
+        FilterKind::Drills => DRILLS,
     }
 }
 

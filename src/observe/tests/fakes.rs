@@ -665,6 +665,7 @@ fn context() -> Context {
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
     }

@@ -37,6 +37,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         thresholds: Thresholds::default(),
         dispatcher: DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
     }

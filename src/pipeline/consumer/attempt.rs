@@ -18,10 +18,10 @@ use crate::model::waiting::{NewWaiting, Parked};
 use crate::pipeline::panic_text;
 use crate::store::{BusinessTx, Guarded, StoreError};
 
-/// The handler's statements have run, nothing is committed.
-const BEFORE_COMMIT: &str = "consumer.before_commit";
-/// Effect and inbox row are committed, nothing is acknowledged.
-const AFTER_COMMIT: &str = "consumer.after_commit";
+/// Crash point: the handler's statements have run, nothing is committed.
+pub const BEFORE_COMMIT: &str = "consumer.before_commit";
+/// Crash point: effect and inbox row are committed, nothing is acknowledged.
+pub const AFTER_COMMIT: &str = "consumer.after_commit";
 /// Guard: a row that is in the inbox stops a second effect.
 const GUARD_INBOX: &str = "guard.consumer_inbox";
 /// Guard: a version is compared with the last one that was applied.

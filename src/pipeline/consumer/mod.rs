@@ -100,6 +100,7 @@ use letter::Arrived;
 use retry::RetryQueues;
 use work::{Ended, Verdict, Work};
 
+pub use attempt::{AFTER_COMMIT, BEFORE_COMMIT};
 pub use event::{Handler, Outcome, Received, VersionPolicy};
 pub use settings::ConsumerSettings;
 

@@ -55,6 +55,7 @@ fn context() -> Context {
         thresholds: crate::config::Thresholds::default(),
         dispatcher: crate::config::DispatcherSettings::default(),
         consumer: crate::config::ConsumerLimits::default(),
+        drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
     }

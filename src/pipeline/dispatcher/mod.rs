@@ -26,6 +26,7 @@ use crate::base::crash::CrashPoints;
 use crate::broker::{Broker, Flow, Publisher};
 use crate::config::{DispatcherSettings, OutboxPart};
 use crate::store::Store;
+pub use pass::{AFTER_CLAIM, AFTER_CONFIRM};
 use pass::{Desk, Pass};
 
 /// Registered name.

@@ -33,10 +33,13 @@ const STORE_BACKOFF: Backoff = Backoff {
     cap: Duration::from_millis(500),
 };
 
-/// Between the claim's commit and the first byte to the broker.
-const AFTER_CLAIM: &str = "dispatcher.after_claim";
-/// Between the confirms and the sent mark.
-const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
+/// Crash point between the claim's commit and the first byte to the broker.
+pub const AFTER_CLAIM: &str = "dispatcher.after_claim";
+/// Crash point between the confirms and the sent mark.
+pub const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
+
+/// Guard: the sent mark comes after the confirm.
+const GUARD_CONFIRM: &str = "guard.sent_after_confirm";
 
 /// That only a confirmed row is marked sent.
 const CONFIRM: &str = "guard.confirm";
@@ -130,6 +133,12 @@ impl<'a> Pass<'a> {
 
     async fn lane(&self) {
         while let Some((mut batch, turn)) = self.next_batch().await {
+            // Guard: a row is marked only after its confirm.
+            if self.desk.crash_points.is_off(GUARD_CONFIRM)
+                && let Err(problem) = self.mark(&batch.token, batch.ids(), false).await
+            {
+                self.end(Some(problem));
+            }
             self.send(&mut batch).await;
             drop(turn);
             self.desk.crash_points.reach(AFTER_CONFIRM);

@@ -52,6 +52,9 @@ const AFTER_COMMAND: &str = "saga.after_command";
 /// Guard: the transition is fenced by version and token.
 const GUARD_FENCE: &str = "guard.saga_fence";
 
+/// Guard: nothing is decided about a step before its service was asked.
+const GUARD_QUERY: &str = "guard.saga_query";
+
 /// The kinds of saga a program runs.
 pub type Definitions = Vec<Arc<dyn SagaDefinition>>;
 
@@ -296,6 +299,10 @@ impl Coordinator {
         no: i64,
         side: Side,
     ) -> Answer {
+        // Guard: an outcome that is not known is asked for.
+        if self.settings.crash_points.is_off(GUARD_QUERY) {
+            return Answer::Failed("no answer in time".to_owned());
+        }
         let Some((step, key)) = saga.step(no).and_then(|step| Some((step, step.key(side)?))) else {
             return Answer::Away(format!("step {no} has no {} key", side.word()));
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::base::crash::ARMED;
 use crate::base::deadline::within;
 use crate::mapping::OutboxLayout;
 use crate::model::count::Count;
@@ -24,6 +25,9 @@ use super::saga::statements as saga_statements;
 use super::saga_move;
 use super::statement::OutboxStatements;
 use super::waiting;
+
+/// Guard: the inbox row is in the effect's transaction.
+const GUARD_INBOX_TX: &str = "guard.inbox_transaction";
 
 /// A business transaction on one session. Dropped without commit, the session is closed and the server
 /// rolls back.
@@ -77,6 +81,12 @@ impl BusinessTx for SqlBusinessTx {
     ) -> StoreResult<InboxInsert> {
         let (db, session) = (&self.db, &mut self.session);
         limited(&db.service, "inbox insert", db.timeout, async {
+            // Guard: the inbox row commits or rolls back with the effect.
+            if ARMED.is_off(GUARD_INBOX_TX) {
+                let mut apart = db.write().await?;
+                return insert_inbox(&mut apart, db.inbox()?, consumer, event_id, payload_sha256)
+                    .await;
+            }
             insert_inbox(session, db.inbox()?, consumer, event_id, payload_sha256).await
         })
         .await

@@ -4,6 +4,7 @@
 pub mod audit;
 pub mod browser;
 pub mod dead_letters;
+pub mod drills;
 pub mod leases;
 pub mod listing;
 pub mod operations;
@@ -18,6 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
 
+use crate::config::Environment;
 use crate::model::filter::{Filter, FilterKind};
 use crate::model::ids::DeadLetterId;
 use crate::observe::Views;
@@ -47,6 +49,8 @@ pub enum PaneId {
     Operations,
     /// 9
     Audit,
+    /// 0
+    Drills,
 }
 
 /// A registered pane.
@@ -79,9 +83,20 @@ pub const PANES: &[PaneSpec] = &[
     sagas::SPEC,
     operations::SPEC,
     audit::SPEC,
+    drills::SPEC,
 ];
 
+/// The panes of an environment: drills hurt a pipeline on purpose, so they are in sandboxes only.
+pub fn panes_of(environment: Environment) -> impl Iterator<Item = &'static PaneSpec> {
+    PANES.iter().filter(move |spec| spec.id.is_in(environment))
+}
+
 impl PaneId {
+    /// Whether an environment has this pane.
+    pub fn is_in(self, environment: Environment) -> bool {
+        self != Self::Drills || environment == Environment::Sandbox
+    }
+
     /// Its registration.
     pub fn spec(self) -> &'static PaneSpec {
         PANES
@@ -131,6 +146,8 @@ pub enum Ask {
     Go(PaneId, Option<String>),
     /// Something to read over the pane.
     Page(String, Vec<Line>),
+    /// A drill, by its number.
+    Drill(u8),
     /// A check of the audit chains.
     VerifyAudit,
     /// What is read has changed: tell the feeds.
@@ -196,7 +213,7 @@ mod registry {
     fn every_pane_is_listed_once_with_a_number_a_word_and_a_feed() {
         let mut numbers: Vec<char> = PANES.iter().map(|spec| spec.number).collect();
         numbers.dedup();
-        assert_eq!(numbers, ['1', '2', '3', '4', '5', '6', '8', '9']);
+        assert_eq!(numbers, ['1', '2', '3', '4', '5', '6', '8', '9', '0']);
         for spec in PANES {
             assert!(crate::observe::FEEDS.contains(&spec.feed), "{}", spec.feed);
             assert_eq!(PaneId::from_word(spec.word), Some(spec.id));

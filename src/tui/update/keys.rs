@@ -283,7 +283,7 @@ pub fn mouse(model: &mut Model, mouse: MouseEvent) -> Vec<Effect> {
     let areas = Areas::cut(model.screen(), model.hints.is_some());
     let at = (mouse.column, mouse.row);
     if at.1 == areas.tabs.y {
-        if let Some(id) = view::tab_at(areas.tabs, at.0, model.active) {
+        if let Some(id) = view::tab_at(model, areas.tabs, at.0) {
             super::go(model, id, None);
         }
         return Vec::new();

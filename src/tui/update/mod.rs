@@ -18,6 +18,7 @@ use super::dialog::plan::PlanDialog;
 use super::event::{Effect, Event, TerminalEffect};
 use super::keymap::Action;
 use super::model::{Exit, Model};
+use super::pane::drills::Ran;
 use super::pane::{Ask, PaneId};
 use super::widget::toast::Toast;
 use super::world::Fresh;
@@ -171,6 +172,11 @@ fn watch(model: &mut Model, is_forced: bool) -> Option<Effect> {
 
 /// Goes to a pane.
 fn go(model: &mut Model, id: PaneId, target: Option<&str>) {
+    if !id.is_in(model.world.context.environment) {
+        let text = "drills are for sandboxes: this context is none";
+        model.toast = Some(Toast::note(text, model.world.now));
+        return;
+    }
     model.active = id;
     model.sync_pane(id);
     if let Some(target) = target {
@@ -201,6 +207,16 @@ fn ask(model: &mut Model, ask: Ask) -> Vec<Effect> {
         Ask::Page(title, lines) => {
             model.overlay = Some(Overlay::Page(Page::new(title, lines)));
             Vec::new()
+        }
+        Ask::Drill(number) => {
+            let rows = &mut model.world.drills;
+            if let Some(row) = rows.iter_mut().find(|row| row.number == number) {
+                row.ran = Ran::Now;
+                let text = format!("drill {number} {} is running …", row.name);
+                model.toast = Some(Toast::note(text, model.world.now));
+            }
+            model.sync_pane(PaneId::Drills);
+            vec![Effect::Drill(number)]
         }
         Ask::VerifyAudit => {
             model.toast = Some(Toast::note("checking the audit chains …", model.world.now));

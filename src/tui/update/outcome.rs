@@ -1,5 +1,7 @@
 //! What came of an effect.
 
+use serde_json::Value;
+
 use super::{act, plan, watch};
 use crate::model::operation::{ItemState, Operation};
 use crate::operate::plan::{Access, Applied, OperateError, Plan, Request, Target};
@@ -8,7 +10,9 @@ use crate::tui::dialog::page::Page;
 use crate::tui::dialog::plan::Stage;
 use crate::tui::event::{Effect, Job, Outcome, TerminalEffect};
 use crate::tui::model::Model;
+use crate::tui::pane::PaneId;
 use crate::tui::pane::browser::short_id;
+use crate::tui::pane::drills::Ran;
 use crate::tui::theme::Role;
 use crate::tui::widget::paint::Span;
 use crate::tui::widget::toast::Toast;
@@ -76,11 +80,35 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
             bad(format!("not exported: {why}"));
             Vec::new()
         }
+        Outcome::Drilled(number, result) => {
+            drilled(model, number, result);
+            Vec::new()
+        }
         Outcome::Copied(id) => {
             model.toast = Some(Toast::good(format!("copied {id}"), now));
             Vec::new()
         }
     }
+}
+
+/// Keeps a drill's report, and says how it ended.
+fn drilled(model: &mut Model, number: u8, result: Result<Value, String>) {
+    let now = model.world.now;
+    let rows = &mut model.world.drills;
+    let Some(row) = rows.iter_mut().find(|row| row.number == number) else {
+        return;
+    };
+    row.ran = match result {
+        Ok(report) => Ran::Report(report),
+        Err(problem) => Ran::Problem(problem),
+    };
+    let text = format!("drill {number} {}: {}", row.name, row.verdict());
+    model.toast = Some(if row.verdict() == "passed" {
+        Toast::good(text, now)
+    } else {
+        Toast::bad(text, now)
+    });
+    model.sync_pane(PaneId::Drills);
 }
 
 /// The plan dialog, if the answer is for it.

@@ -1,5 +1,6 @@
 //! Statements on a mapped outbox.
 
+use crate::base::crash::ARMED;
 use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
@@ -17,6 +18,11 @@ const ROW: &str = "{id} AS c0, {key} AS c1, {seq} AS c2, {type} AS c3, {status} 
 const EVENT: &str = ",
   {schema_version} AS c12, {payload} AS c13, {headers} AS c14,
   {destination} AS c15, {routing_key} AS c16, {trace_id} AS c17, {causation_id} AS c18";
+
+/// Guard: a completion names its claim's token.
+const GUARD_TOKEN: &str = "guard.completion_token";
+/// Guard: the reaper takes what is overdue by the database's clock.
+const GUARD_REAP_TIME: &str = "guard.reap_time";
 
 /// The statements of one outbox.
 #[derive(Clone, Debug)]
@@ -185,7 +191,16 @@ impl OutboxStatements {
         let render = |template: &str| slots.render(template);
         let row = |tail: &str| render(&format!("SELECT {ROW}\nFROM {{t}}{tail}"));
         let event = |tail: &str| render(&format!("SELECT {ROW}{EVENT}{tail}"));
-        let fence = if layout.token.is_some() {
+        // Guard: a lease that still runs is nobody else's.
+        let overdue = if ARMED.is_off(GUARD_REAP_TIME) {
+            "{lease} IS NOT NULL"
+        } else {
+            "{lease} <= {now}"
+        };
+        // Guard: only the claim that holds a row completes it.
+        let fence = if ARMED.is_off(GUARD_TOKEN) && layout.token.is_some() {
+            " AND ({token} = ? OR 1 = 1)"
+        } else if layout.token.is_some() {
             " AND {token} = ?"
         } else {
             ""
@@ -276,14 +291,14 @@ impl OutboxStatements {
             expired: match (&layout.lease_until, &indexes.lease) {
                 (None, _) => Err("this layout has no lease".to_owned()),
                 (Some(lease), None) => Err(missing(layout, &[&layout.status, lease])),
-                (Some(_), Some(_)) => Ok(render(
-                    "SELECT {id}, {token}, {us(lease)}, {now_us} FROM {t}{by_lease} \
-                     WHERE {status} = ? AND {lease} <= {now} ORDER BY {lease} LIMIT ?{skip_locked}",
-                )?),
+                (Some(_), Some(_)) => Ok(render(&format!(
+                    "SELECT {{id}}, {{token}}, {{us(lease)}}, {{now_us}} FROM {{t}}{{by_lease}} \
+                     WHERE {{status}} = ? AND {overdue} ORDER BY {{lease}} LIMIT ?{{skip_locked}}",
+                ))?),
             },
             reap: render(&format!(
                 "UPDATE {{t}} SET {{status}} = ?{}{} WHERE {{id}} IN ({{ids}}) AND {{status}} = ? \
-                 AND {{lease}} <= {{now}}",
+                 AND {overdue}",
                 if layout.last_error.is_some() {
                     ", {error} = CASE WHEN {error} IN (?, ?) THEN ? ELSE ? END"
                 } else {
