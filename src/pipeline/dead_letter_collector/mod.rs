@@ -288,7 +288,9 @@ impl Feed {
                 self.stored(&death, &recorded, report);
                 Ok(Kept::Safe)
             }
-            Err(error) if self.is_away(&error).await => Err(Stop::Away(error.to_string())),
+            Err(error) if is_away(&error, self.store.as_ref()).await => {
+                Err(Stop::Away(error.to_string()))
+            }
             Err(error)
                 if is_about_one_row(&error) && self.parked_in_a_row < PARKED_IN_A_ROW_MAX =>
             {
@@ -304,14 +306,6 @@ impl Feed {
                 reason: error.to_string(),
             }))),
         }
-    }
-
-    /// A server that answers and has no room (its disk or its table is full) is not away: messages given
-    /// back would come again at once, and a queue with a delivery limit would lose them.
-    async fn is_away(&self, error: &StoreError) -> bool {
-        error.is_retryable()
-            && !(matches!(error, StoreError::Unavailable { .. })
-                && self.store.probe().await.is_ok())
     }
 
     fn stored(&mut self, death: &NewDeath, recorded: &DeathRecorded, report: &mut Report) {
@@ -467,6 +461,13 @@ enum Stop {
     Away(String),
     /// It answers, but its table does not take rows: missing, denied, full.
     Table(Box<Stuck>),
+}
+
+/// A server that answers and has no room (its disk or its table is full) is not away: messages given back
+/// would come again at once, and a queue with a delivery limit would lose them.
+async fn is_away(error: &StoreError, store: &dyn Store) -> bool {
+    let may_answer = matches!(error, StoreError::Unavailable { .. });
+    error.is_retryable() && !(may_answer && store.probe().await.is_ok())
 }
 
 /// Only a statement that failed on its values speaks of one row; everything else would hit every row.
