@@ -47,7 +47,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         "drill",
         &[
             "alert", "base", "model", "config", "store", "broker", "ports", "pipeline", "observe",
-            "sandbox",
+            "operate", "sandbox",
         ],
     ),
     (

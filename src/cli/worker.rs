@@ -159,6 +159,14 @@ async fn until_stopped(session: &Session, workers: Vec<Box<dyn Worker>>) -> Outc
     tracing::info!("stopping: finishing the batch in hand and giving the rest back");
     let is_drained = tasks.stop(LAST_PASS + drain.unwrap_or_default()).await;
     let reports: Vec<Report> = status.borrow().iter().map(totals).collect();
+    for worker in status.borrow().iter() {
+        tracing::info!(
+            worker.name = worker.worker,
+            service = worker.service,
+            passes = worker.passes,
+            "stopped"
+        );
+    }
     let written = answer(session, &reports)?;
     if is_drained {
         Ok(written)

@@ -34,17 +34,6 @@ const LIMIT: Duration = Duration::from_mins(20);
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Plan {
-    pub fn from_environment() -> Self {
-        let number = |name: &str, default: u64| {
-            let given = std::env::var(name).ok();
-            given.and_then(|text| text.parse().ok()).unwrap_or(default)
-        };
-        Self {
-            events: number("REDRIVE_SOAK_EVENTS", 200_000),
-            seed: number("REDRIVE_SOAK_SEED", 1),
-        }
-    }
-
     /// Orders that make at least so many events.
     pub const fn orders(&self) -> u64 {
         (self.events * 6).div_ceil(EVENTS_OF_SIX) + 6
@@ -135,10 +124,4 @@ async fn play(arena: &Arena, plan: &Plan, began: Instant) -> Result<Outcome> {
 #[expect(clippy::print_stderr, reason = "for whoever waits or wonders")]
 pub fn note(text: &str) {
     eprintln!("# {text}");
-}
-
-/// A count as a figure's value.
-#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-pub const fn float(count: u64) -> f64 {
-    count as f64
 }
