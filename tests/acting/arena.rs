@@ -157,7 +157,7 @@ impl Arena {
     /// Passes of the collector until it has something.
     async fn collect(&self) {
         let names = ["collector".to_owned()];
-        let workers = self.services.workers(&names).expect("workers");
+        let workers = self.services.workers(&names, None).expect("workers");
         for mut worker in workers {
             if worker.service() == CONSUMER {
                 let mut passes = 0;

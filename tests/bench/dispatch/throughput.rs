@@ -76,7 +76,9 @@ async fn dispatched(bare: &Bare, outbox: &Outbox, workers: usize, events: u64) -
     let mut all = Vec::new();
     for _ in 0..workers {
         let services = outbox.services()?;
-        let worker = services.workers(&["dispatcher".to_owned()])?.remove(0);
+        let worker = services
+            .workers(&["dispatcher".to_owned()], None)?
+            .remove(0);
         // Sessions and channel are open before the clock starts.
         if let Some(store) = services.ports.store("orders") {
             store.probe().await?;
