@@ -19,7 +19,7 @@ use crate::base::text::safe;
 use crate::model::ids::{EventId, OperationId};
 use crate::model::operation::{ItemState, Verb};
 use crate::model::outbox::{OutboxEvent, OutboxState};
-use crate::store::Safety;
+use crate::store::{Safety, StoreError};
 
 /// The row, with its payload.
 pub(super) async fn event(
@@ -74,7 +74,7 @@ pub(super) async fn plan(
     plan.preflight
         .push(safety(&desk.store(service)?.facts().outbox_replay));
     plan.preflight.push(never_replay(desk, &event));
-    plan.preflight.push(retention(desk, &event));
+    plan.preflight.push(retention(desk, &event).await);
     plan.preflight.extend(processed(desk, id).await);
     if is_routed {
         plan.preflight.push(PreflightLine::new(
@@ -214,8 +214,28 @@ fn never_replay(desk: &Desk, event: &OutboxEvent) -> PreflightLine {
 
 /// A failed row may have been sent once with its confirm lost: then only the inbox stops a second
 /// effect, as long as it keeps the row.
-fn retention(desk: &Desk, event: &OutboxEvent) -> PreflightLine {
+async fn retention(desk: &Desk, event: &OutboxEvent) -> PreflightLine {
     const CHECK: &str = "inbox_retention";
+    let horizons = desk.ports.iter().filter_map(|(service, store)| {
+        let inbox = service.inbox.as_ref()?;
+        Some(async { (&inbox.consumer, store.inbox_horizon(&inbox.consumer).await) })
+    });
+    for (consumer, horizon) in join_all(horizons).await {
+        let consumer = safe(consumer.as_str());
+        let text = match horizon {
+            Err(StoreError::Unsupported { .. }) | Ok(None) => continue,
+            Err(error) => {
+                format!("how far {consumer}'s inbox has forgotten could not be read: {error}")
+            }
+            Ok(Some(horizon)) if event.row.created_at.is_none_or(|at| at <= horizon) => format!(
+                "{consumer}'s inbox has forgotten ids up to {}: if this one was sent before, its effect \
+                 could happen twice",
+                moment(horizon)
+            ),
+            Ok(Some(_)) => continue,
+        };
+        return PreflightLine::new(CHECK, Level::Overridable, text);
+    }
     let Some(kept) = desk.ports.context.inbox_retention else {
         return PreflightLine::new(CHECK, Level::Pass, "the inbox keeps its rows for ever");
     };

@@ -2,7 +2,8 @@
 //! says how far the forgetting has come (I-01).
 //!
 //! ```text
-//! keep = longest of: inbox_retention, replay_window, age of the oldest unresolved dead letter + margin
+//! keep = longest of: inbox_retention, replay_window, the retries, and the age of the oldest dead letter or
+//!                    unsent event that may still come (again) + margin
 //!          │ one of them cannot be told: nothing is forgotten
 //!          ▼
 //! batch: lock the oldest rows ─▶ copy to the archive ─▶ delete ─▶ move the horizon   (one transaction)
@@ -34,6 +35,8 @@ pub const NAME: &str = "inbox-archiver";
 const MARGIN: Duration = Duration::from_hours(1);
 /// Batches a pass; between two passes a stop is noticed.
 const BATCHES: u32 = 10;
+/// Claimed rows looked at for the oldest unsent event.
+const CLAIMED_MAX: u32 = 2_000;
 
 /// Forgets one consumer's old inbox rows.
 pub struct Archiver {
@@ -42,12 +45,23 @@ pub struct Archiver {
     store: Arc<dyn Store>,
     /// Every store of the context that keeps dead letters: any of them may hold this consumer's.
     letters: Vec<Arc<dyn Store>>,
+    /// Every store of the context with an outbox: a dispatcher may send its rows again.
+    outboxes: Vec<Arc<dyn Store>>,
     retention: Option<Duration>,
     retries: Duration,
     settings: RetentionSettings,
     next_at: Instant,
     /// What keeps rows longer than the policy, as it was logged last.
     told: Option<String>,
+    /// What was wrong at the last look; it stands until the next one.
+    problem: Option<String>,
+}
+
+/// The oldest of what may still reach the consumer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Oldest {
+    age_s: f64,
+    what: &'static str,
 }
 
 /// How long rows are kept, and what keeps them longest.
@@ -73,26 +87,26 @@ impl Archiver {
         if !(is_named || is_due) {
             return None;
         }
-        let letters = ports
-            .iter()
-            .filter(|(service, _)| service.dead_letters.is_some());
+        let stores_with = |has: fn(&Service) -> bool| {
+            let fits = ports.iter().filter(|(service, _)| has(service));
+            fits.map(|(_, store)| Arc::clone(store)).collect()
+        };
         Some(Self {
             service: service.name.clone(),
             consumer: inbox.consumer.clone(),
             store: Arc::clone(store),
-            letters: letters.map(|(_, store)| Arc::clone(store)).collect(),
+            letters: stores_with(|service| service.dead_letters.is_some()),
+            outboxes: stores_with(|service| service.outbox.is_some()),
             retention: context.inbox_retention,
             retries: context.consumer.retry_delays.iter().sum(),
             settings: context.retention.clone(),
             next_at: Instant::now(),
             told: None,
+            problem: None,
         })
     }
 
     async fn pass(&mut self, report: &mut Report) -> Result<(), String> {
-        if Instant::now() < self.next_at {
-            return Ok(());
-        }
         self.next_at = Instant::now() + self.settings.interval;
         let keep = self.keep().await?;
         if keep.because != self.told {
@@ -143,59 +157,112 @@ impl Archiver {
                     .to_owned(),
             );
         };
-        let asked = join_all(self.letters.iter().map(|store| async {
+        let letters = join_all(self.letters.iter().map(|store| async {
             let found = store.oldest_unresolved().await;
             found.map_err(|error| {
                 format!(
                     "nothing is forgotten while the age of open dead letters is not known: {error}"
                 )
             })
-        }))
-        .await;
-        let mut oldest_s = None::<f64>;
-        for found in asked {
-            let found = found?;
-            oldest_s = oldest_s.into_iter().chain(found).reduce(f64::max);
+        }));
+        let unsent = join_all(
+            self.outboxes
+                .iter()
+                .map(|store| oldest_unsent(store.as_ref())),
+        );
+        let (letters, unsent) = tokio::join!(letters, unsent);
+        let mut oldest: Option<Oldest> = None;
+        let named = letters
+            .into_iter()
+            .map(|found| (found, "a dead letter"))
+            .chain(
+                unsent
+                    .into_iter()
+                    .map(|found| (found, "an event that is not marked sent")),
+            );
+        for (found, what) in named {
+            if let Some(age_s) = found?
+                && oldest.is_none_or(|known| known.age_s < age_s)
+            {
+                oldest = Some(Oldest { age_s, what });
+            }
         }
         Ok(longest(
             retention,
             self.settings.replay_window,
-            oldest_s,
+            oldest,
             self.retries,
         ))
     }
 }
 
+/// Age of the oldest row that a dispatcher may send (again): pending, or claimed by one that may be dead.
+/// A row that gave up is sent again by a person only, who is told how far the inbox has forgotten.
+async fn oldest_unsent(store: &dyn Store) -> Result<Option<f64>, String> {
+    let unknown = |why: &dyn std::fmt::Display| {
+        format!(
+            "nothing is forgotten while the age of unsent events of {} is not known: {why}",
+            store.facts().service
+        )
+    };
+    let counts = store.outbox_counts().await.map_err(|e| unknown(&e))?;
+    if counts.oldest_pending_s.is_none() && !counts.pending.is_zero() {
+        return Err(unknown(&"its outbox has no index on status and creation"));
+    }
+    let leases = store.leases(CLAIMED_MAX).await.map_err(|e| unknown(&e))?;
+    if let Some(why) = leases.not_answered.filter(|_| !counts.sending.is_zero()) {
+        return Err(unknown(&why));
+    }
+    let claimed = leases.groups.iter().filter_map(|group| {
+        let made_at = group.oldest_created_at?;
+        Some(counts.database_now.seconds_since(made_at))
+    });
+    Ok(claimed.chain(counts.oldest_pending_s).reduce(f64::max))
+}
+
 fn longest(
     retention: Duration,
     replay_window: Option<Duration>,
-    oldest_letter_s: Option<f64>,
+    oldest: Option<Oldest>,
     retries: Duration,
 ) -> Keep {
     let mut keep = Keep {
         age: retention,
         because: None,
     };
-    if let Some(window) = replay_window.filter(|window| *window > keep.age) {
-        keep = Keep {
-            age: window,
-            because: Some(format!(
-                "kept for replay_window {}",
-                human::duration(window)
-            )),
-        };
+    let mut wish = |age: Duration, because: String| {
+        if age > keep.age {
+            keep = Keep {
+                age,
+                because: Some(because),
+            };
+        }
+    };
+    // A copy in a retry queue whose confirm was lost comes back after all of its delays.
+    let retries = retries.saturating_add(MARGIN);
+    wish(
+        retries,
+        format!("kept for the retry queues, {}", human::duration(retries)),
+    );
+    if let Some(window) = replay_window {
+        wish(
+            window,
+            format!("kept for replay_window {}", human::duration(window)),
+        );
     }
-    let letter = oldest_letter_s
-        .and_then(|age_s| Duration::try_from_secs_f64(age_s.max(0.0)).ok())
-        .map(|age| age.saturating_add(MARGIN).saturating_add(retries));
-    if let Some(age) = letter.filter(|age| *age > keep.age) {
-        keep = Keep {
+    let held = oldest.and_then(|oldest| {
+        let age = Duration::try_from_secs_f64(oldest.age_s.max(0.0)).ok()?;
+        Some((oldest, age.saturating_add(retries)))
+    });
+    if let Some((oldest, age)) = held {
+        wish(
             age,
-            because: Some(format!(
-                "held back by a dead letter that is {} old: resolve it, and the inbox may forget",
-                human::age(oldest_letter_s.unwrap_or_default())
-            )),
-        };
+            format!(
+                "held back by {} that is {} old: resolve it, and the inbox may forget",
+                oldest.what,
+                human::age(oldest.age_s)
+            ),
+        );
     }
     keep
 }
@@ -213,7 +280,10 @@ impl Worker for Archiver {
     async fn run_once(&mut self) -> Report {
         let mut report = Report::new(NAME, &self.service);
         report.is_idle = true;
-        report.problem = self.pass(&mut report).await.err();
+        if Instant::now() >= self.next_at {
+            self.problem = self.pass(&mut report).await.err();
+        }
+        report.problem.clone_from(&self.problem);
         report
     }
 

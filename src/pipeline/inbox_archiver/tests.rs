@@ -4,7 +4,8 @@ use super::*;
 use crate::base::clock::Clock;
 use crate::config::Context;
 use crate::pipeline::dead_letter_collector::Collector;
-use crate::pipeline::test_support::{Bench, message};
+use crate::pipeline::test_support::{Bench, message, new_event};
+use crate::store::ClaimRequest;
 
 const DAY: Duration = Duration::from_hours(24);
 const HOUR: Duration = Duration::from_hours(1);
@@ -134,6 +135,51 @@ async fn i_01_while_dead_letters_cannot_be_read_nothing_is_forgotten() {
 }
 
 #[tokio::test]
+async fn i_01_nothing_is_forgotten_that_a_dispatcher_may_send_again() {
+    let bench = bench(|_| {}).await;
+    process(&bench, &["e-1"]).await;
+    let store = bench.store("orders");
+    let event = new_event("order.created", "{}");
+    let mut tx = store.begin().await.expect("begins");
+    tx.append(&event).await.expect("appends");
+    tx.commit().await.expect("commits");
+    ten_days_later(&bench).await;
+    // Twenty days old, and claimed by a dispatcher that died after its confirm.
+    bench
+        .execute(
+            "orders",
+            "UPDATE outbox_events SET created_at = created_at - 1728000000000",
+        )
+        .await;
+    let report = archiver(&bench).run_once().await;
+    assert_eq!((report.get("archived"), report.problem), (0, None));
+    let request = ClaimRequest {
+        batch_rows: 1,
+        lease: HOUR,
+    };
+    let claim = store.claim_batch(&request).await.expect("claims");
+    let report = archiver(&bench).run_once().await;
+    assert_eq!((report.get("archived"), report.problem), (0, None));
+    let sent = store.complete(&claim.token, std::slice::from_ref(&event.event_id));
+    assert_eq!(sent.await, Ok(1));
+    assert_eq!(archiver(&bench).run_once().await.get("archived"), 1);
+}
+
+#[tokio::test]
+async fn what_is_wrong_stands_until_the_next_look() {
+    let bench = bench(|_| {}).await;
+    let payment = bench.store("payment");
+    payment
+        .create_business_tables(&["DROP TABLE dead_letters"])
+        .await
+        .expect("drops");
+    let mut archiver = archiver(&bench);
+    let first = archiver.run_once().await.problem;
+    assert!(first.is_some());
+    assert_eq!(archiver.run_once().await.problem, first, "not looked again");
+}
+
+#[tokio::test]
 async fn batches_go_on_until_nothing_is_old() {
     let bench = bench(|context| context.retention.batch_rows = 2).await;
     let ids: Vec<String> = (0..25).map(|n| format!("e-{n}")).collect();
@@ -150,7 +196,16 @@ async fn batches_go_on_until_nothing_is_old() {
 
 #[test]
 fn the_longest_wish_wins() {
-    let keep = |window, letter| longest(7 * DAY, window, letter, Duration::ZERO);
+    let keep = |window, letter: Option<f64>| {
+        let what = "a dead letter";
+        let oldest = letter.map(|age_s| Oldest { age_s, what });
+        longest(7 * DAY, window, oldest, Duration::ZERO)
+    };
+    assert_eq!(
+        longest(DAY, None, None, 7 * DAY).age,
+        7 * DAY + HOUR,
+        "a copy in a retry queue comes back after its delay"
+    );
     assert_eq!(keep(None, None).age, 7 * DAY);
     assert_eq!(keep(Some(14 * DAY), None).age, 14 * DAY);
     assert_eq!(keep(Some(DAY), Some(3600.0)).age, 7 * DAY);
