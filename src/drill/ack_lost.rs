@@ -44,6 +44,9 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         stage.lines()?.broker()?.cut();
     }
     stage.step("cut the connection to the broker");
+    // The broker has noticed and holds the message again, before the consumer knows anything.
+    stage.consumers("inventory.orders", 0).await?;
+    stage.arrives("inventory.orders", 1).await?;
     stage.fault_is_over();
     stage.goes_on(&consumer)?;
     // It reads its queue again by itself, and finds the same message there.

@@ -1,12 +1,14 @@
 //! Everything the console tells about one dead letter, on real rows, at both sizes.
 
+use std::time::Instant;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::at_the_screen::go_to_letters;
 use super::redrive::replay;
 use super::shop::{Event, QUEUE, SANDBOX, Shop};
-use crate::pty::{Console, Size};
+use crate::pty::{Console, PATIENCE, Size};
 
 const SIZES: [Size; 2] = [(80, 24), (120, 36)];
 const LEFT: &str = "\x1b[D";
@@ -30,10 +32,23 @@ fn position(console: &Console) -> Option<(usize, usize, usize)> {
     Some((first.parse().ok()?, last.parse().ok()?, all.parse().ok()?))
 }
 
-/// One tab, read from its first line to its last: it begins with the first part and has the others.
+/// One tab, read from its first line to its last: it begins with the first part and has the others. A
+/// frame may come in several pieces, so it is read until it has them.
 fn reads(console: &mut Console, parts: &[&str]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = read(console, parts[0]);
+        let Some(part) = parts.iter().find(|part| !text.contains(**part)) else {
+            return;
+        };
+        assert!(Instant::now() < deadline, "no {part}:\n{text}");
+    }
+}
+
+/// What stands in a tab, page after page.
+fn read(console: &mut Console, begin: &str) -> String {
     console.press("g");
-    console.wait_for(parts[0]);
+    console.wait_for(begin);
     let mut text = console.shown();
     while let Some(here @ (_, last, all)) = position(console)
         && last < all
@@ -42,9 +57,7 @@ fn reads(console: &mut Console, parts: &[&str]) {
         console.wait("the next lines", |console| position(console) != Some(here));
         text.push_str(&console.shown());
     }
-    for part in parts {
-        assert!(text.contains(part), "no {part}:\n{text}");
-    }
+    text
 }
 
 /// Puts the cursor on the row of an event, opens its detail.
