@@ -27,7 +27,7 @@
 //! use redrive::base::tasks::Tasks;
 //! use redrive::pipeline::consumer::{Handler, Outcome, Received, VersionPolicy};
 //! use redrive::pipeline::supervisor::Supervisor;
-//! use redrive::pipeline::{self, Handlers};
+//! use redrive::pipeline::{self, Handlers, Program};
 //! use redrive::store::{BusinessTx, Value};
 //!
 //! struct Stock;
@@ -59,8 +59,11 @@
 //! /// Consumes until `tasks` is stopped; `services` is a context opened from its file.
 //! fn start(services: &Services, tasks: &Tasks) -> Result<(), String> {
 //!     let stock: Arc<dyn Handler> = Arc::new(Stock);
-//!     let handlers = Handlers::from([("inventory".into(), stock)]);
-//!     let workers = pipeline::build(&services.ports, &["consumer".to_owned()], &handlers)?;
+//!     let program = Program {
+//!         handlers: Handlers::from([("inventory".into(), stock)]),
+//!         ..Program::default()
+//!     };
+//!     let workers = pipeline::build(&services.ports, &["consumer".to_owned()], &program)?;
 //!     drop(Supervisor::start(workers, tasks));
 //!     Ok(())
 //! }
