@@ -17,7 +17,8 @@ use serde::Serialize;
 use crate::base::clock::Timestamp;
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
@@ -442,6 +443,8 @@ pub trait Store: InboxStore + OutboxStore + SagaStore {
     ) -> StoreResult<Option<InboxRow>>;
     /// Inbox rows written in the last `window`, capped at the count cap.
     async fn inbox_recent(&self, window: Duration) -> StoreResult<crate::model::count::Count>;
+    /// Open dead letters and recent deaths: one statement, for a look once a second.
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts>;
     /// Open dead letters by cause; groups at most `count_cap` rows.
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups>;
     /// A page of dead letters.

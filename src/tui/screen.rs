@@ -16,6 +16,8 @@ pub struct Screen<W: Write> {
     out: W,
     /// What the terminal shows.
     shown: Buffer,
+    /// The frame before it, to be drawn into again.
+    spare: Buffer,
     /// True when what it shows is not known.
     is_unknown: bool,
     /// Frames written.
@@ -28,6 +30,7 @@ impl<W: Write> Screen<W> {
         Self {
             out,
             shown: Buffer::empty(Rect::ZERO),
+            spare: Buffer::empty(Rect::ZERO),
             is_unknown: true,
             frames: 0,
         }
@@ -46,6 +49,14 @@ impl<W: Write> Screen<W> {
     /// The terminal's writer, for sequences that draw nothing.
     pub const fn writer(&mut self) -> &mut W {
         &mut self.out
+    }
+
+    /// An empty buffer to draw the next frame into.
+    pub fn blank(&mut self, area: Rect) -> Buffer {
+        let mut blank = std::mem::replace(&mut self.spare, Buffer::empty(Rect::ZERO));
+        blank.resize(area);
+        blank.reset();
+        blank
     }
 
     /// Shows a buffer; writes only what differs.
@@ -76,7 +87,7 @@ impl<W: Write> Screen<W> {
                 x += columns;
             }
         }
-        self.shown = next;
+        self.spare = std::mem::replace(&mut self.shown, next);
         self.is_unknown = false;
         if text.is_empty() {
             return Ok(());

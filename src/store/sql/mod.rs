@@ -45,7 +45,8 @@ use crate::config::{ConfigError, Service, Thresholds};
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::count::Count;
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
@@ -228,6 +229,10 @@ impl Store for SqlStore {
 
     async fn inbox_recent(&self, window: Duration) -> StoreResult<Count> {
         call!(self, "inbox recent", business::inbox_recent, [], [window])
+    }
+
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts> {
+        call!(self, "dead letter counts", dead_letter::counts, [], [])
     }
 
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups> {

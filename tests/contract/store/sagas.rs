@@ -135,6 +135,12 @@ pub async fn a_move_is_guarded_by_its_version_and_writes_what_changed(f: &Fixtur
     assert_eq!(moved.steps[1], work.saga.steps[1]);
     let listed = f.store.sagas(5).await.expect("lists");
     assert_eq!(listed, std::slice::from_ref(&moved));
+    let open = f.store.sagas_open(5).await.expect("lists");
+    let bare = Saga {
+        steps: vec![],
+        ..moved.clone()
+    };
+    assert_eq!(open, [bare]);
 
     // Another question changes timers only: what a person planned on is still what is there.
     let mut tx = f.store.begin().await.expect("begins");

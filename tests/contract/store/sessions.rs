@@ -239,6 +239,10 @@ pub async fn sagas_that_need_attention_come_first(f: &Fixture) {
     assert_eq!(order, ["broken", "stale", "fresh", "done"]);
     assert_eq!(sagas[1].steps[0].name, "reserve_stock");
     assert_eq!(f.store.sagas(1).await.expect("reads").len(), 1);
+    let open = f.store.sagas_open(10).await.expect("reads");
+    let order: Vec<_> = open.iter().map(|saga| saga.saga_id.as_str()).collect();
+    assert_eq!(order, ["broken", "stale", "fresh"]);
+    assert!(open[1].steps.is_empty());
 }
 
 pub async fn a_missing_table_is_named(f: &Fixture) {
