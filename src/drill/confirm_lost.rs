@@ -56,8 +56,11 @@ async fn warm(stage: &mut Stage<'_>) -> Result<Actor, Trouble> {
 async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     let n = len(ORDERS);
     let dispatcher = warm(stage).await?;
-    stage.lines()?.broker()?.set(Line::NoReplies);
+    // Placed while it stands still: it claims and sends them together.
+    stage.freeze(&dispatcher).await?;
     stage.place(ORDERS).await?;
+    stage.lines()?.broker()?.set(Line::NoReplies);
+    stage.goes_on(&dispatcher)?;
     stage.arrives("inventory.orders", 1 + ORDERS).await?;
     stage.step("the broker has the messages, the dispatcher does not know");
     stage.kill(dispatcher).await?;
@@ -70,9 +73,11 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     stage.lines()?.broker()?.set(Line::Open);
 
     let dispatcher = warm(stage).await?;
+    stage.freeze(&dispatcher).await?;
+    stage.place(ORDERS).await?;
     stage.lines()?.broker()?.set(Line::Silent);
     let held = stage.lines()?.broker()?.held_bytes();
-    stage.place(ORDERS).await?;
+    stage.goes_on(&dispatcher)?;
     until("messages on the line", stage.patience(), async || {
         Ok(stage.lines()?.broker()?.held_bytes() > held)
     })
@@ -89,7 +94,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         &2,
         &len(marked),
     ));
-    stage.lines()?.broker()?.cut();
+    stage.lines()?.broker()?.cut().await;
     stage.lines()?.broker()?.set(Line::Open);
 
     stage.fault_is_over();
