@@ -11,6 +11,12 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::base::text;
 
+/// Synchronized output: from here on the terminal keeps what it gets, until the frame is whole. Those
+/// that do not know the mode ignore it.
+const BEGIN_FRAME: &str = "\x1b[?2026h";
+/// The frame is whole.
+const END_FRAME: &str = "\x1b[?2026l";
+
 /// A terminal as cells.
 pub struct Screen<W: Write> {
     out: W,
@@ -92,9 +98,11 @@ impl<W: Write> Screen<W> {
         if text.is_empty() {
             return Ok(());
         }
+        text.insert_str(0, BEGIN_FRAME);
         text.push_str("\x1b[0m");
+        text.push_str(END_FRAME);
         self.frames += 1;
-        // One write a frame: a slow line never shows half of it.
+        // One write a frame. A line may still carry it in pieces: the marks keep them together.
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
@@ -218,7 +226,10 @@ mod tests {
         assert_eq!(screen.frames(), 1);
         screen.show(buffer("abd", Style::new())).expect("writes");
         let last = String::from_utf8(screen.writer()[written..].to_vec()).expect("text");
-        assert_eq!(last, "\x1b[1;3H\x1b[0md\x1b[0m");
+        assert_eq!(
+            last, "\x1b[?2026h\x1b[1;3H\x1b[0md\x1b[0m\x1b[?2026l",
+            "kept together"
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod fault;
 mod inbox;
 mod journal;
 mod migrate;
+mod open_transaction;
 mod operation;
 mod outbox;
 mod saga;

@@ -148,7 +148,9 @@ cases! {
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
+    sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
+    sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 

@@ -448,3 +448,18 @@ pub async fn an_effect_whose_row_was_written_meanwhile_is_tried_again(f: &Fixtur
     assert_eq!(found, Ok(Some(vec![Value::Text("a".to_owned())])));
     again.rollback().await.expect("rolls back");
 }
+
+pub async fn a_migration_that_stopped_half_way_is_run_again(f: &Fixture) {
+    f.sql("DELETE FROM redrive_migrations WHERE name = '0009_saga_coordinator.sql'")
+        .await;
+    let plan = f.store.migrate(false).await.expect("plans");
+    let missing: Vec<_> = plan.iter().filter(|step| !step.is_applied).collect();
+    assert_eq!(missing.len(), 1);
+    let done = f
+        .store
+        .migrate(true)
+        .await
+        .expect("every column is there already");
+    assert!(done.iter().all(|step| step.is_applied));
+    begin(f.store.as_ref(), "7").await;
+}
