@@ -31,7 +31,7 @@ fn a_drill_is_run_from_its_pane_and_its_verdict_stands_first() {
             assert!(shown.contains(part), "{size:?}: no {part}:\n{shown}");
         }
         console.press("G");
-        console.wait_for("recovered\n");
+        console.wait_for("stopped pipeline");
 
         console.press("\x1b");
         console.press("/drill:node-lost\r");
