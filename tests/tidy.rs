@@ -32,6 +32,12 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "diagnose",
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports", "observe",
+        ],
+    ),
+    (
         "operate",
         &[
             "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
@@ -60,14 +66,15 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "drill",
-            "assembly", "tui",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "sandbox",
+            "drill", "assembly", "tui",
         ],
     ),
     (
         "tui",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "drill", "assembly",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "drill",
+            "assembly",
         ],
     ),
 ];

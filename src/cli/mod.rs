@@ -34,6 +34,7 @@ pub mod sagas;
 pub mod session;
 pub mod status;
 pub mod table;
+pub mod trace;
 pub mod worker;
 
 use std::path::PathBuf;
@@ -126,6 +127,8 @@ pub enum Command {
     Dead(dead::DeadArgs),
     /// Sagas: those that need a person, then the stalest
     Sagas(sagas::SagasArgs),
+    /// The story of one event, aggregate, saga or operation, over all services
+    Trace(trace::TraceArgs),
     /// Operator actions and how they ended
     Operations(operations::OperationsArgs),
     /// The audit log, and whether its chain is whole
@@ -218,6 +221,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Queues(args) => queues::run(session, &args).await,
         Command::Dead(args) => dead::run(session, &args).await,
         Command::Sagas(args) => sagas::run(session, &args).await,
+        Command::Trace(args) => trace::run(session, &args).await,
         Command::Operations(args) => operations::run(session, &args).await,
         Command::Audit(args) => audit::run(session, &args).await,
         Command::Replay(args) => replay::run(session, &args).await,

@@ -265,7 +265,7 @@ impl Observer {
     }
 
     /// Depth of one queue by the message port.
-    pub(super) async fn depth(
+    pub(crate) async fn depth(
         &self,
         queue: &str,
     ) -> Result<Option<crate::broker::QueueDepth>, Unread> {

@@ -148,7 +148,7 @@ impl Db {
             sagas,
             journal: service
                 .journal
-                .then(|| part.rendered(JournalStatements::render(&slots)))
+                .then(|| part.rendered(JournalStatements::of_dialect(&slots)))
                 .transpose()?,
             pools,
             slots,
