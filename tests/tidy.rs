@@ -38,6 +38,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "exporter",
+        &["base", "model", "config", "ports", "observe", "diagnose"],
+    ),
+    (
         "operate",
         &[
             "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
@@ -66,8 +70,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "sandbox",
-            "drill", "assembly", "tui",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "exporter",
+            "sandbox", "drill", "assembly", "tui",
         ],
     ),
     (
@@ -96,6 +100,10 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("clap", &["cli", "main.rs"]),
+    ("hyper", &["exporter/serve.rs"]),
+    ("hyper_util", &["exporter/serve.rs"]),
+    ("http_body_util", &["exporter/serve.rs"]),
+    ("prometheus_client", &["exporter/page.rs"]),
     ("color_eyre", &["main.rs", "cli"]),
 ];
 

@@ -14,6 +14,7 @@ pub mod discard;
 pub mod drill;
 pub mod envelope;
 pub mod exit;
+pub mod exporter;
 pub mod failure;
 pub mod leases;
 pub mod list;
@@ -152,6 +153,8 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// Run the pipeline's workers until stopped
     Worker(worker::WorkerArgs),
+    /// Serve metrics of the whole chain for Prometheus until stopped
+    Exporter(exporter::ExporterArgs),
     /// Inject faults on purpose, in a sandbox, and see what became of them
     Drill(drill::DrillArgs),
     /// The console on an embedded pipeline with faults on purpose; nothing to install
@@ -231,6 +234,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Saga(command) => saga::run(session, &command).await,
         Command::Check => check::run(session).await,
         Command::Migrate(args) => migrate::run(session, &args).await,
+        Command::Exporter(args) => exporter::run(session, &args).await,
         Command::Worker(args) => worker::run(session, &args).await,
         Command::Config(_) | Command::Demo(_) | Command::Drill(_) | Command::Completions(_) => {
             Err(Failure::internal("this command opens its own context"))

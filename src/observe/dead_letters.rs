@@ -68,6 +68,15 @@ impl Observer {
         })
     }
 
+    /// Open dead letters of every service by cause.
+    pub async fn letter_groups(&self) -> Vec<PerService<DeadLetterGroups>> {
+        self.of_services(
+            |service| service.dead_letters.is_some(),
+            |service, store| self.groups(service, store),
+        )
+        .await
+    }
+
     /// Open dead letters of one service by cause, for the pane and for the flow.
     pub(super) async fn groups(
         &self,

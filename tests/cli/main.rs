@@ -8,6 +8,7 @@
 )]
 
 mod config;
+mod exporter;
 mod help;
 mod output;
 mod prompt;

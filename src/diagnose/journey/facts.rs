@@ -258,10 +258,6 @@ pub struct Facts {
     pub consumers: Vec<ConsumerFacts>,
     /// Clocks of the databases.
     pub clocks: Vec<ClockFacts>,
-    /// A skew worth a word.
-    pub skew_us_max: i64,
-    /// How long a published replay waits for its proof, in microseconds.
-    pub proof_us: i64,
     /// Events.
     pub events: Vec<EventFacts>,
     /// Repairs, with the service whose journal has them.

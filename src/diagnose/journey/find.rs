@@ -37,7 +37,10 @@ pub enum TraceError {
         candidates: Vec<String>,
     },
     /// It was not found where it could be looked for, and not everything could be read.
-    #[error("{id:?} was not found in what could be read; not read: {}", told(unread))]
+    #[error(
+        "{id:?} was not found in what could be read; not read: {}",
+        told(unread)
+    )]
     Unread {
         /// As typed.
         id: String,
@@ -130,11 +133,7 @@ impl Gatherer<'_> {
             }
         }
         if facts.has_dead_letters {
-            let read = self.ask(
-                service,
-                "dead letters",
-                store.dead_letters_of_event(&event),
-            );
+            let read = self.ask(service, "dead letters", store.dead_letters_of_event(&event));
             if read.await.is_some_and(|letters| !letters.is_empty()) {
                 return Some(Subject::Event(event));
             }

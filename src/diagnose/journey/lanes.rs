@@ -11,8 +11,8 @@
 use crate::base::clock::Timestamp;
 use crate::base::text::{safe, width};
 
+use super::story::{ClockShown, short};
 use super::story::{Finding, Moment, Story, Tone, What};
-use super::story::{short, ClockShown};
 
 /// Columns kept for the words of a moment before lanes get their full names.
 const WORDS_MIN: usize = 58;
@@ -59,7 +59,7 @@ pub fn chart(story: &Story, columns: usize) -> Chart {
             moment: index,
             times: times(moment, before),
             art: lanes.art(moment),
-            text: words(moment),
+            text: safe(&moment.text),
             tone: moment.tone,
         });
         before = Some(moment.at);
@@ -111,7 +111,11 @@ impl<'a> Lanes<'a> {
         (0..self.names.len())
             .map(|step| {
                 let bars = "│  ".repeat(step);
-                let name = self.names.get(step).map(|name| safe(name)).unwrap_or_default();
+                let name = self
+                    .names
+                    .get(step)
+                    .map(|name| safe(name))
+                    .unwrap_or_default();
                 format!("{pad}{bars}{name}")
             })
             .collect()
@@ -188,15 +192,6 @@ fn times(moment: &Moment, before: Option<Timestamp>) -> String {
     format!("{clock} {after:>6}  ")
 }
 
-fn words(moment: &Moment) -> String {
-    let audit = match (moment.audit.first(), moment.audit.last()) {
-        (Some(first), Some(last)) if first == last => format!(" [audit {first}]"),
-        (Some(first), Some(last)) => format!(" [audit {first}, {last}]"),
-        _ => String::new(),
-    };
-    safe(&format!("{}{audit}", moment.text))
-}
-
 fn head(story: &Story) -> Vec<(Tone, String)> {
     let mut out = Vec::new();
     let subject = story.events.first();
@@ -239,7 +234,13 @@ fn head(story: &Story) -> Vec<(Tone, String)> {
 /// The day or days the times of the chart are of.
 fn day(story: &Story) -> String {
     let day = |at: Timestamp| at.to_rfc3339().chars().take(10).collect::<String>();
-    let told = || story.moments.iter().filter(|m| m.what != What::Now).map(|m| m.at);
+    let told = || {
+        story
+            .moments
+            .iter()
+            .filter(|m| m.what != What::Now)
+            .map(|m| m.at)
+    };
     match (told().min(), told().max()) {
         (Some(first), Some(last)) if day(first) == day(last) => format!("{} UTC", day(first)),
         (Some(first), Some(last)) => format!("{} to {} UTC", day(first), day(last)),
@@ -248,9 +249,15 @@ fn day(story: &Story) -> String {
 }
 
 fn foot(story: &Story) -> Vec<(Tone, String)> {
-    let line = |tone, mark: &str, finding: &Finding| (tone, safe(&format!("{mark} {}", finding.text)));
+    let line =
+        |tone, mark: &str, finding: &Finding| (tone, safe(&format!("{mark} {}", finding.text)));
     let mut out = Vec::new();
-    out.extend(story.conflicts.iter().map(|f| line(Tone::Bad, "✖ conflict:", f)));
+    out.extend(
+        story
+            .conflicts
+            .iter()
+            .map(|f| line(Tone::Bad, "✖ conflict:", f)),
+    );
     out.extend(story.gaps.iter().map(|f| line(Tone::Warn, "! gap:", f)));
     let notes = story.order_notes.iter();
     out.extend(notes.map(|note| (Tone::Warn, safe(&format!("! order: {note}")))));
@@ -260,7 +267,10 @@ fn foot(story: &Story) -> Vec<(Tone, String)> {
         let first = if story.unread.is_empty() {
             (Tone::Good, "✓ no gap, no conflict".to_owned())
         } else {
-            (Tone::Plain, "– no gap, no conflict in what was read".to_owned())
+            (
+                Tone::Plain,
+                "– no gap, no conflict in what was read".to_owned(),
+            )
         };
         out.insert(0, first);
     }

@@ -260,10 +260,7 @@ impl TraceStore for FakeStore {
     ) -> StoreResult<Vec<(OperationId, OperationItem)>> {
         self.unused()
     }
-    async fn items_of_event(
-        &self,
-        _: &EventId,
-    ) -> StoreResult<Vec<(OperationId, OperationItem)>> {
+    async fn items_of_event(&self, _: &EventId) -> StoreResult<Vec<(OperationId, OperationItem)>> {
         self.unused()
     }
     async fn operation_heads(&self, _: &[OperationId]) -> StoreResult<Vec<Operation>> {

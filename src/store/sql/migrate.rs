@@ -224,6 +224,7 @@ fn names() -> Vec<&'static str> {
         WAITING,
         ARCHIVE,
         SAGA_COORDINATOR,
+        TRACE,
         COMPACT_OUTBOX,
         COMPACT_INBOX,
     ]

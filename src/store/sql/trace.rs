@@ -119,11 +119,7 @@ fn texts(ids: &[EventId]) -> Vec<String> {
     ids.iter().take(IDS_MAX).map(ToString::to_string).collect()
 }
 
-async fn inbox_rows(
-    db: &Db,
-    consumer: &ConsumerName,
-    ids: &[EventId],
-) -> SqlResult<Vec<InboxRow>> {
+async fn inbox_rows(db: &Db, consumer: &ConsumerName, ids: &[EventId]) -> SqlResult<Vec<InboxRow>> {
     let inbox = business::inbox_of(db, consumer)?;
     if ids.is_empty() {
         return Ok(Vec::new());

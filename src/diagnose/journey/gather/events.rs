@@ -9,7 +9,7 @@ use crate::model::ids::{AggregateId, DeadLetterId, EventId, OperationId, SagaId}
 use crate::model::operation::OperationItem;
 use crate::store::trace::{TRAIL_MAX, TrailRow};
 
-use super::super::facts::{EventFacts, Facts, Letter, Role, Subject};
+use super::super::facts::{EventFacts, Facts, Letter, OperationFacts, Role, Subject};
 use super::{Gatherer, LETTERS_MAX, LINEAGE_MAX};
 
 impl Gatherer<'_> {
@@ -73,9 +73,16 @@ impl Gatherer<'_> {
                     operation.items.len()
                 ));
             }
-            for item in operation.items.iter().take(LINEAGE_MAX) {
+            let mut operation = operation;
+            operation.items.truncate(LINEAGE_MAX);
+            for item in &operation.items {
                 self.seed_of_item(facts, item).await;
             }
+            facts.operations.push(OperationFacts {
+                service: service.to_owned(),
+                operation,
+                audit: Vec::new(),
+            });
         }
     }
 
@@ -94,7 +101,10 @@ impl Gatherer<'_> {
     pub(super) async fn lineage(&self, facts: &mut Facts) {
         let is_asked_for = |event: &EventFacts| {
             event.role.is_told_in_full()
-                || event.letters.iter().any(|l| l.letter.operation_id.is_some())
+                || event
+                    .letters
+                    .iter()
+                    .any(|l| l.letter.operation_id.is_some())
         };
         let mut asked: HashSet<EventId> = HashSet::new();
         loop {
@@ -111,13 +121,12 @@ impl Gatherer<'_> {
                 ));
                 return;
             }
-            let reads = self
-                .services(|service| service.journal)
-                .into_iter()
-                .map(|(service, store)| async {
+            let reads = self.services(|service| service.journal).into_iter().map(
+                |(service, store)| async {
                     let read = self.ask(service, "repairs", store.repairs_of(&id)).await;
                     (service.to_owned(), read.unwrap_or_default())
-                });
+                },
+            );
             for (service, links) in join_all(reads).await {
                 for link in links {
                     if let Some(original) = &link.original_event_id {
@@ -134,9 +143,13 @@ impl Gatherer<'_> {
         }
     }
 
-    /// The outbox rows of events that are told in full, with the digest of their payload.
+    /// The outbox rows, with the digest of their payload, of events that are told in full or have none yet.
     pub(super) async fn originals(&self, facts: &mut Facts) {
-        for event in &mut facts.events {
+        let is_asked_for = |event: &&mut EventFacts| {
+            event.outbox.is_empty()
+                || (event.role.is_told_in_full() && event.payload_sha256.is_none())
+        };
+        for event in facts.events.iter_mut().filter(is_asked_for) {
             let Some(id) = event.event_id.clone() else {
                 continue;
             };
@@ -155,6 +168,9 @@ impl Gatherer<'_> {
                     continue;
                 };
                 event.payload_sha256 = Some(found.payload.sha256());
+                if event.outbox.iter().any(|(of, _)| of == service) {
+                    continue;
+                }
                 event.causation_id = found.causation_id.clone();
                 event.exchange = found.exchange.clone();
                 event.outbox.push((service.to_owned(), found.row));

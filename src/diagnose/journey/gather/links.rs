@@ -8,31 +8,32 @@ use crate::base::clock::Timestamp;
 use crate::model::ids::{AggregateId, EventId, OperationId};
 use crate::model::operation::OperationItem;
 
-use super::super::facts::{Facts, OperationFacts, Subject};
+use super::super::facts::{Facts, OperationFacts};
 use super::{Gatherer, LINEAGE_MAX, OPERATIONS_MAX};
 
 type Items = Vec<(String, OperationId, OperationItem)>;
 
 impl Gatherer<'_> {
     /// Operations on these events and letters, with the items that matter.
-    pub(super) async fn operations(
-        &self,
-        facts: &mut Facts,
-        clocks: &HashMap<String, Timestamp>,
-    ) {
+    pub(super) async fn operations(&self, facts: &mut Facts, clocks: &HashMap<String, Timestamp>) {
         let mut items = self.items_of_letters(facts).await;
         items.extend(self.items_of_events(facts).await);
         for (service, store) in self.services(|service| service.journal) {
+            // The one that was asked for was read whole.
+            let whole: Vec<OperationId> = facts
+                .operations
+                .iter()
+                .filter(|of| of.service == service)
+                .map(|of| of.operation.operation_id.clone())
+                .collect();
             let mut ids: Vec<OperationId> = Vec::new();
-            if let Subject::Operation(id) = &facts.subject {
-                ids.push(id.clone());
-            }
             let found = items.iter().filter(|(of, ..)| of == service);
             ids.extend(found.map(|(_, id, _)| id.clone()));
             let repaired = facts.repairs.iter().filter(|(of, _)| of == service);
             ids.extend(repaired.map(|(_, link)| link.operation_id.clone()));
             ids.sort();
             ids.dedup();
+            ids.retain(|id| !whole.contains(id));
             if ids.len() > OPERATIONS_MAX {
                 self.limit(format!(
                     "{service} has more than {OPERATIONS_MAX} operations on these: the newest are shown"
@@ -48,17 +49,23 @@ impl Gatherer<'_> {
                     }
                 }
                 operation.items.sort_by_key(|item| item.no);
-                if let Some(now) = clocks.get(service) {
-                    operation = operation.shown_at(*now);
-                }
-                let audit = store.audit_of(&operation.operation_id);
-                let audit = self.ask(service, "audit entries", audit).await;
                 facts.operations.push(OperationFacts {
                     service: service.to_owned(),
                     operation,
-                    audit: audit.unwrap_or_default(),
+                    audit: Vec::new(),
                 });
             }
+        }
+        for of in &mut facts.operations {
+            if let Some(now) = clocks.get(&of.service) {
+                of.operation = of.operation.clone().shown_at(*now);
+            }
+            let Some(store) = self.store(&of.service) else {
+                continue;
+            };
+            let audit = store.audit_of(&of.operation.operation_id);
+            let audit = self.ask(&of.service, "audit entries", audit).await;
+            of.audit = audit.unwrap_or_default();
         }
     }
 

@@ -130,8 +130,6 @@ impl<'a> Gatherer<'a> {
     /// Facts with nothing in them yet.
     fn empty(&self, subject: Subject) -> Facts {
         let ports = self.observer.ports();
-        let thresholds = &ports.context.thresholds;
-        let micros = |of: std::time::Duration| i64::try_from(of.as_micros()).unwrap_or(i64::MAX);
         let services = &ports.context.services;
         let consumers = services.iter().filter_map(|service| {
             let inbox = service.inbox.as_ref()?;
@@ -148,8 +146,6 @@ impl<'a> Gatherer<'a> {
             services: services.iter().map(|s| s.name.clone()).collect(),
             consumers: consumers.collect(),
             clocks: Vec::new(),
-            skew_us_max: micros(thresholds.clock_skew),
-            proof_us: micros(thresholds.proof_deadline),
             events: Vec::new(),
             repairs: Vec::new(),
             operations: Vec::new(),
@@ -178,6 +174,7 @@ impl<'a> Gatherer<'a> {
         self.trails(&mut facts, &aggregates).await;
         if matches!(facts.subject, Subject::Aggregate(_) | Subject::Saga(_)) {
             self.lineage(&mut facts).await;
+            self.originals(&mut facts).await;
         }
         self.deaths(&mut facts).await;
         self.inboxes(&mut facts).await;

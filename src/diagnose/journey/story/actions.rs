@@ -16,10 +16,13 @@ pub fn moments(facts: &Facts, clocks: &Clocks) -> Vec<Moment> {
     ordered.sort_by_key(|of| of.operation.created_at);
     let mut replays: Vec<(Option<DeadLetterId>, usize)> = Vec::new();
     for of in ordered {
-        let teller = Teller { clocks, of };
+        let teller = Teller { facts, clocks, of };
         let mut number = None;
         if of.operation.verb == Verb::Replay {
-            let key = of.items().first().and_then(|item| item.dead_letter_id.clone());
+            let key = of
+                .items()
+                .first()
+                .and_then(|item| item.dead_letter_id.clone());
             let known = replays.iter_mut().find(|(letter, _)| *letter == key);
             number = Some(match known {
                 Some((_, count)) => {
@@ -38,6 +41,7 @@ pub fn moments(facts: &Facts, clocks: &Clocks) -> Vec<Moment> {
 }
 
 struct Teller<'a> {
+    facts: &'a Facts,
     clocks: &'a Clocks,
     of: &'a OperationFacts,
 }
@@ -45,7 +49,11 @@ struct Teller<'a> {
 impl Teller<'_> {
     fn moment(&self, what: What, at: Timestamp, tone: Tone, text: String) -> Moment {
         let operation = &self.of.operation;
-        let event_id = self.of.items().first().and_then(|item| item.event_id.clone());
+        let event_id = self
+            .of
+            .items()
+            .first()
+            .and_then(|item| item.event_id.clone());
         Moment {
             at: self.clocks.here(&self.of.service, at),
             recorded_at: at,
@@ -65,29 +73,42 @@ impl Teller<'_> {
         }
     }
 
+    /// When the event of a repair was written, on our clock.
+    fn written(&self) -> Option<Timestamp> {
+        let new = self.of.items().first()?.new_event_id.as_ref()?;
+        let mut events = self.facts.events.iter();
+        let event = events.find(|event| event.event_id.as_ref() == Some(new))?;
+        let (service, row) = event.outbox.first()?;
+        Some(self.clocks.here(service, row.created_at?))
+    }
+
     fn tell(&self, number: Option<usize>, out: &mut Vec<Moment>) {
         let operation = &self.of.operation;
         let verb = operation.verb.command();
         let no = number.map_or_else(String::new, |n| format!(" {n}"));
         let ended = ending(self.of.items());
         let (ending, tone) = ended.unwrap_or((String::new(), Tone::Plain));
+        let (own, apart): (Vec<_>, Vec<_>) =
+            self.of.audit.iter().partition(|entry| {
+                matches!(entry.record.phase.as_str(), "intent" | "outcome" | "")
+            });
+        let audit: Vec<i64> = own.iter().map(|entry| entry.seq).collect();
         let mut acted = self.moment(
             What::Acted,
             operation.created_at,
             tone,
             format!(
-                "{verb}{no} by {}{ending}: {}",
-                operation.actor, operation.reason
+                "{verb}{no} by {}{ending}{}: {}",
+                operation.actor,
+                entries(&audit),
+                operation.reason
             ),
         );
-        let (own, apart): (Vec<_>, Vec<_>) = self
-            .of
-            .audit
-            .iter()
-            .partition(|entry| matches!(entry.record.phase.as_str(), "intent" | "outcome" | ""));
-        acted.audit = own.iter().map(|entry| entry.seq).collect();
+        acted.audit = audit;
         if operation.verb == Verb::Repair {
             acted.to = Some(self.of.service.clone());
+            // One transaction wrote the record and the event: the act comes first.
+            acted.at = self.written().map_or(acted.at, |at| at.min(acted.at));
         }
         out.push(acted);
         for item in self.of.items() {
@@ -103,7 +124,13 @@ impl Teller<'_> {
                 } else {
                     Tone::Plain
                 },
-                format!("{} {} by {}", record.action, record.phase, record.actor),
+                format!(
+                    "{} {} by {}{}",
+                    record.action,
+                    record.phase,
+                    record.actor,
+                    entries(&[entry.seq])
+                ),
             );
             moment.audit.push(entry.seq);
             out.push(moment);
@@ -151,6 +178,15 @@ impl Teller<'_> {
         );
         moment.event_id.clone_from(&item.event_id);
         out.push(moment);
+    }
+}
+
+/// ` [audit 3, 4]`: the first and the last of them.
+fn entries(audit: &[i64]) -> String {
+    match audit {
+        [] => String::new(),
+        [only] => format!(" [audit {only}]"),
+        [first, .., last] => format!(" [audit {first}, {last}]"),
     }
 }
 

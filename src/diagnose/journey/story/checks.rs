@@ -48,10 +48,9 @@ pub fn gaps(facts: &Facts, clocks: &Clocks) -> Vec<Finding> {
 
 fn outbox_gaps(facts: &Facts, clocks: &Clocks, event: &EventFacts) -> Vec<Finding> {
     let mut out = Vec::new();
-    let is_everything_read = !facts
-        .unread
-        .iter()
-        .any(|unread| unread.what.starts_with("outbox original") || unread.what.starts_with("events"));
+    let is_everything_read = !facts.unread.iter().any(|unread| {
+        unread.what.starts_with("outbox original") || unread.what.starts_with("events")
+    });
     if event.outbox.is_empty() && event.event_id.is_some() && is_everything_read {
         out.push(finding(
             "no_outbox_row",
@@ -107,16 +106,23 @@ fn is_expected(event: &EventFacts, consumer: &ConsumerFacts) -> bool {
         Route::Queues(queues) => queues.contains(&consumer.queue),
         Route::Unknown => false,
     };
-    is_routed || event.letters.iter().any(|l| l.letter.consumer == consumer.name)
+    is_routed
+        || event
+            .letters
+            .iter()
+            .any(|l| l.letter.consumer == consumer.name)
 }
 
 /// Why an absent row is no riddle: it lies dead, was given up, or waits.
 fn is_explained(event: &EventFacts, consumer: &ConsumerName) -> bool {
     let is_dead = event.letters.iter().any(|letter| {
-        letter.letter.consumer == *consumer
-            && letter.letter.status != DeadLetterStatus::Replayed
+        letter.letter.consumer == *consumer && letter.letter.status != DeadLetterStatus::Replayed
     });
-    is_dead || event.waiting.iter().any(|(_, note)| note.consumer == *consumer)
+    is_dead
+        || event
+            .waiting
+            .iter()
+            .any(|(_, note)| note.consumer == *consumer)
 }
 
 fn inbox_gaps(facts: &Facts, clocks: &Clocks, event: &EventFacts) -> Vec<Finding> {
@@ -180,10 +186,9 @@ fn inbox_gaps(facts: &Facts, clocks: &Clocks, event: &EventFacts) -> Vec<Finding
 fn waiting_gaps(facts: &Facts, event: &EventFacts) -> Vec<Finding> {
     let mut out = Vec::new();
     for (service, note) in &event.waiting {
-        let missing = facts
-            .events
-            .iter()
-            .find(|other| other.version() == Some(note.missing_version) && other.event_id != event.event_id);
+        let missing = facts.events.iter().find(|other| {
+            other.version() == Some(note.missing_version) && other.event_id != event.event_id
+        });
         let why = match missing {
             None => "not among the events that were read".to_owned(),
             Some(other) if !other.letters.is_empty() => {
@@ -220,7 +225,9 @@ fn operation_gaps(facts: &Facts, clocks: &Clocks) -> Vec<Finding> {
                 ItemState::Reserved | ItemState::Publishing => {
                     ("intent_without_outcome", "was begun and has no outcome yet")
                 }
-                ItemState::Published => ("no_proof", "was published; neither inbox row nor death yet"),
+                ItemState::Published => {
+                    ("no_proof", "was published; neither inbox row nor death yet")
+                }
                 ItemState::Unknown => ("outcome_unknown", "has an unknown outcome"),
                 ItemState::Consumed
                 | ItemState::DiedAgain
@@ -297,7 +304,12 @@ fn saga_gaps(facts: &Facts, clocks: &Clocks) -> Vec<Finding> {
                 ..finding(
                     "step_without_answer",
                     None,
-                    format!("{called}: step {} {} {word}, {} late", step.no, step.name, human::age(age)),
+                    format!(
+                        "{called}: step {} {} {word}, {} late",
+                        step.no,
+                        step.name,
+                        human::age(age)
+                    ),
                 )
             });
         }
@@ -340,7 +352,11 @@ fn content_conflicts(facts: &Facts, event: &EventFacts) -> Vec<Finding> {
         out.push(finding(
             "id_in_two_outboxes",
             Some(event),
-            format!("{} is in the outboxes of {}", short(id_of(event)), services.join(" and ")),
+            format!(
+                "{} is in the outboxes of {}",
+                short(id_of(event)),
+                services.join(" and ")
+            ),
         ));
     }
     let mut digests: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -349,7 +365,10 @@ fn content_conflicts(facts: &Facts, event: &EventFacts) -> Vec<Finding> {
     }
     for seen in &event.seen {
         let consumer = facts.consumers.get(seen.consumer);
-        let sha256 = seen.row.as_ref().and_then(|row| row.payload_sha256.as_ref());
+        let sha256 = seen
+            .row
+            .as_ref()
+            .and_then(|row| row.payload_sha256.as_ref());
         if let (Some(consumer), Some(sha256)) = (consumer, sha256) {
             let place = format!("inbox of {}", consumer.name);
             digests.entry(sha256).or_default().push(place);
@@ -357,7 +376,10 @@ fn content_conflicts(facts: &Facts, event: &EventFacts) -> Vec<Finding> {
     }
     for letter in &event.letters {
         let place = format!("dead letter of {}", letter.letter.consumer);
-        digests.entry(&letter.letter.payload_sha256).or_default().push(place);
+        digests
+            .entry(&letter.letter.payload_sha256)
+            .or_default()
+            .push(place);
     }
     for (_, note) in &event.waiting {
         let place = format!("waiting at {}", note.consumer);
@@ -442,7 +464,10 @@ fn state_conflicts(facts: &Facts, event: &EventFacts) -> Vec<Finding> {
 fn effects_twice(facts: &Facts) -> Vec<Finding> {
     let mut out = Vec::new();
     let of = |id: &crate::model::ids::EventId| {
-        facts.events.iter().find(|event| event.event_id.as_ref() == Some(id))
+        facts
+            .events
+            .iter()
+            .find(|event| event.event_id.as_ref() == Some(id))
     };
     for (service, link) in &facts.repairs {
         let original = link.original_event_id.as_ref().and_then(of);

@@ -34,13 +34,9 @@ impl Clocks {
                 .iter()
                 .map(|clock| {
                     let noise = clock.round_trip_us.unwrap_or(0).max(NOISE_US);
-                    let skew = clock.skew_us.map(|skew| {
-                        if skew.unsigned_abs() > noise {
-                            skew
-                        } else {
-                            0
-                        }
-                    });
+                    let skew = clock
+                        .skew_us
+                        .map(|skew| if skew.unsigned_abs() > noise { skew } else { 0 });
                     (clock.service.clone(), skew)
                 })
                 .collect(),

@@ -23,6 +23,8 @@ use clocks::Clocks;
 
 pub use clocks::{ClockNote, ClockShown};
 pub use moments::brief;
+#[cfg(test)]
+pub(crate) use tests::example;
 
 /// The lane of the broker.
 pub const BROKER: &str = "broker";
@@ -35,6 +37,8 @@ pub const OPERATOR: &str = "operator";
 pub enum What {
     /// A saga began.
     SagaStarted,
+    /// An operator acted.
+    Acted,
     /// A business transaction wrote the event.
     Committed,
     /// The broker has it, and the row is marked sent.
@@ -45,8 +49,6 @@ pub enum What {
     Consumed,
     /// It became a dead letter, or died again.
     Died,
-    /// An operator acted.
-    Acted,
     /// An operator's message was confirmed.
     Published,
     /// How an action ended, where nothing else shows it.

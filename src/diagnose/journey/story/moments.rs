@@ -139,7 +139,10 @@ impl Teller<'_> {
                 ..self.moment(
                     service,
                     at,
-                    format!("{} confirmed by the broker{after}, marked sent", self.name()),
+                    format!(
+                        "{} confirmed by the broker{after}, marked sent",
+                        self.name()
+                    ),
                 )
             });
         }
@@ -178,15 +181,15 @@ impl Teller<'_> {
                         format!(", due for {}", human::age(-wait))
                     }
                 });
-                Some((format!("{name} is pending{attempts}{due}{error}"), Tone::Warn))
+                Some((
+                    format!("{name} is pending{attempts}{due}{error}"),
+                    Tone::Warn,
+                ))
             }
             OutboxState::Sending => {
-                let by = row
-                    .claim_token
-                    .as_ref()
-                    .map_or_else(String::new, |token| {
-                        format!(" by claim {}", short(token.as_str()))
-                    });
+                let by = row.claim_token.as_ref().map_or_else(String::new, |token| {
+                    format!(" by claim {}", short(token.as_str()))
+                });
                 let lease = row.lease_until.map_or_else(String::new, |until| {
                     let left = self.clocks.here(service, until).seconds_since(now);
                     if left > 0.0 {
@@ -195,7 +198,10 @@ impl Teller<'_> {
                         format!(", lease overdue by {}", human::age(-left))
                     }
                 });
-                Some((format!("{name} is claimed{by}{attempts}{lease}{error}"), Tone::Warn))
+                Some((
+                    format!("{name} is claimed{by}{attempts}{lease}{error}"),
+                    Tone::Warn,
+                ))
             }
             OutboxState::Failed => Some((
                 format!("{name} failed in the outbox{attempts}{error}"),
@@ -255,9 +261,12 @@ impl Teller<'_> {
         }
         let mut before: Option<Timestamp> = None;
         for death in &letter.deaths {
+            // The row keeps the words of the last death only.
+            let last = (death.no == row.deaths).then_some(why);
             let error = death
                 .error
                 .as_deref()
+                .or(last)
                 .or(death.reason.as_deref())
                 .unwrap_or(why);
             let mut moment = told(death.died_at, death.no, error);
@@ -278,9 +287,16 @@ impl Teller<'_> {
     ) -> Timestamp {
         let step = |at: Timestamp, by: i64| Timestamp::from_micros(at.micros() + by);
         let items = || {
-            let of_service = self.facts.operations.iter().filter(|o| o.service == letter.service);
+            let of_service = self
+                .facts
+                .operations
+                .iter()
+                .filter(|o| o.service == letter.service);
             of_service.flat_map(|operation| {
-                operation.items().iter().map(move |item| (&operation.operation, item))
+                operation
+                    .items()
+                    .iter()
+                    .map(move |item| (&operation.operation, item))
             })
         };
         let is_its = |item: &crate::model::operation::OperationItem| {
@@ -290,9 +306,7 @@ impl Teller<'_> {
             .filter(|(operation, item)| {
                 is_its(item) && Some(&operation.operation_id) == death.operation_id.as_ref()
             })
-            .filter_map(|(operation, item)| {
-                Some(item.published_at.unwrap_or(operation.created_at))
-            })
+            .filter_map(|(operation, item)| Some(item.published_at.unwrap_or(operation.created_at)))
             .map(|at| self.clocks.here(&letter.service, at));
         let written = self.event.outbox.iter().filter_map(|(service, row)| {
             let at = row.created_at?;
@@ -303,7 +317,13 @@ impl Teller<'_> {
             .filter(|(_, item)| is_its(item) && item.deaths_before >= death.no)
             .map(|(operation, _)| self.clocks.here(&letter.service, operation.created_at))
             .min();
-        let mut at = at;
+        // A whole second stands for all of it; nothing that was recorded more exactly in it is known to be
+        // later.
+        let mut at = if is_coarse(death.died_at) {
+            step(at, 999_999)
+        } else {
+            at
+        };
         if let Some(earliest) = earliest
             && at <= earliest
         {
