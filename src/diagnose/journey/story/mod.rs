@@ -6,8 +6,9 @@
 //! that is said to be so.
 
 mod actions;
-mod checks;
 mod clocks;
+mod conflicts;
+mod gaps;
 mod moments;
 #[cfg(test)]
 mod tests;
@@ -205,8 +206,8 @@ impl Story {
         // What has the same time is told in the order it must have happened.
         moments.sort_by(|a, b| (a.at, a.what).cmp(&(b.at, b.what)));
         let mut order_notes = Vec::new();
-        let mut conflicts = checks::conflicts(facts);
-        let (explained, reversed) = checks::order(facts, &clocks);
+        let mut conflicts = conflicts::conflicts(facts);
+        let (explained, reversed) = conflicts::order(facts, &clocks);
         order_notes.extend(explained);
         conflicts.extend(reversed);
         let mut lineage: Vec<Link> = facts
@@ -229,7 +230,7 @@ impl Story {
             lineage,
             lanes: lanes(facts, &moments),
             moments,
-            gaps: checks::gaps(facts, &clocks),
+            gaps: gaps::gaps(facts, &clocks),
             conflicts,
             clocks: clocks.notes(facts),
             order_notes,

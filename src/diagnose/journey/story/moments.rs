@@ -2,6 +2,7 @@
 
 use crate::base::clock::Timestamp;
 use crate::base::human;
+use crate::model::operation::ItemState;
 use crate::model::outbox::{OutboxRow, OutboxState};
 use crate::model::saga::{Saga, SagaState, SagaStep, Side, StepState};
 
@@ -262,11 +263,11 @@ impl Teller<'_> {
         let mut before: Option<Timestamp> = None;
         for death in &letter.deaths {
             // The row keeps the words of the last death only.
-            let last = (death.no == row.deaths).then_some(why);
+            let is_last = death.no == row.deaths;
             let error = death
                 .error
                 .as_deref()
-                .or(last)
+                .or(row.error_summary.as_deref().filter(|_| is_last))
                 .or(death.reason.as_deref())
                 .unwrap_or(why);
             let mut moment = told(death.died_at, death.no, error);
@@ -306,7 +307,7 @@ impl Teller<'_> {
             .filter(|(operation, item)| {
                 is_its(item) && Some(&operation.operation_id) == death.operation_id.as_ref()
             })
-            .filter_map(|(operation, item)| Some(item.published_at.unwrap_or(operation.created_at)))
+            .map(|(operation, item)| item.published_at.unwrap_or(operation.created_at))
             .map(|at| self.clocks.here(&letter.service, at));
         let written = self.event.outbox.iter().filter_map(|(service, row)| {
             let at = row.created_at?;
@@ -314,8 +315,17 @@ impl Teller<'_> {
         });
         let earliest = published.chain(written).chain(before).max();
         let latest = items()
-            .filter(|(_, item)| is_its(item) && item.deaths_before >= death.no)
-            .map(|(operation, _)| self.clocks.here(&letter.service, operation.created_at))
+            .filter(|(_, item)| is_its(item))
+            .map(|(operation, item)| {
+                let acted = self.clocks.here(&letter.service, operation.created_at);
+                (item, acted)
+            })
+            .filter(|(item, acted)| match item.state {
+                // Done at once, without a count of the deaths before.
+                ItemState::Applied => at <= *acted,
+                _ => item.deaths_before >= death.no,
+            })
+            .map(|(_, acted)| acted)
             .min();
         // A whole second stands for all of it; nothing that was recorded more exactly in it is known to be
         // later.

@@ -248,7 +248,7 @@ fn twice_replayed() -> Facts {
             "op-3",
             Verb::Repair,
             9_000,
-            (ItemState::Applied, 3, Some(REPAIRED)),
+            (ItemState::Applied, 0, Some(REPAIRED)),
             5,
         ),
     ];
