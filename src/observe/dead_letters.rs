@@ -58,7 +58,9 @@ impl Observer {
             }
             Ok(page)
         };
-        let groups = self.groups(service, store);
+        let groups = self
+            .reader
+            .store(&service.name, "dead letters", store.dead_letter_groups());
         let queued = async { Ok(self.queued(service).await) };
         let (groups, page, queued) = futures::try_join!(groups, page, queued)?;
         Ok(DeadLetterFacts {
@@ -72,21 +74,12 @@ impl Observer {
     pub async fn letter_groups(&self) -> Vec<PerService<DeadLetterGroups>> {
         self.of_services(
             |service| service.dead_letters.is_some(),
-            |service, store| self.groups(service, store),
+            |service, store| {
+                self.reader
+                    .store(&service.name, "dead letters", store.dead_letter_groups())
+            },
         )
         .await
-    }
-
-    /// Open dead letters of one service by cause, for the pane and for the flow.
-    pub(super) async fn groups(
-        &self,
-        service: &Service,
-        store: &Arc<dyn Store>,
-    ) -> Result<DeadLetterGroups, Unread> {
-        let read = self
-            .reader
-            .store(&service.name, "dead letters", store.dead_letter_groups());
-        self.letter_groups.get(&service.name, read).await
     }
 
     /// Depth of each DLQ of a service; `None` when it is not known.

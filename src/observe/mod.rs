@@ -25,7 +25,8 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
-use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
+use crate::model::count::Count;
+use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
@@ -119,7 +120,8 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
-    letter_groups: Shared<DeadLetterGroups>,
+    sagas_attention: Shared<u64>,
+    operations_unknown: Shared<Count>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -130,7 +132,8 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
-            letter_groups: Shared::new(ports.context.thresholds.refresh),
+            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -8,10 +8,12 @@
 )]
 
 mod config;
+mod drill;
 mod exporter;
 mod help;
 mod output;
 mod prompt;
+mod saga;
 mod sandbox;
 mod secrets;
 mod stage;

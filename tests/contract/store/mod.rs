@@ -154,7 +154,9 @@ cases! {
     trace::what_was_done_with_an_event_is_found,
     trace::without_the_index_a_journal_is_not_walked,
     trace::sagas_are_found_by_event_and_by_key,
+    sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
+    sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 
