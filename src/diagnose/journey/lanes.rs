@@ -209,8 +209,7 @@ fn head(story: &Story) -> Vec<(Tone, String)> {
             first.push_str(&part);
         }
     }
-    first.push_str(&format!("  {}", day(story)));
-    out.push((Tone::Plain, safe(&first)));
+    out.push((Tone::Plain, safe(&format!("{first}  {}", day(story)))));
     if !story.lineage.is_empty() {
         let mut line = "lineage  ".to_owned();
         let mut last = None;
@@ -222,7 +221,8 @@ fn head(story: &Story) -> Vec<(Tone, String)> {
                 let from = link.from.as_ref().map_or("(no event id)", |id| id.as_str());
                 line.push_str(&short(from));
             }
-            line.push_str(&format!(" ─repair─▶ {}", short(link.to.as_str())));
+            line.push_str(" ─repair─▶ ");
+            line.push_str(&short(link.to.as_str()));
             last = Some(&link.to);
         }
         out.push((Tone::Plain, safe(&line)));

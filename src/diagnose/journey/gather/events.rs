@@ -171,8 +171,8 @@ impl Gatherer<'_> {
                 if event.outbox.iter().any(|(of, _)| of == service) {
                     continue;
                 }
-                event.causation_id = found.causation_id.clone();
-                event.exchange = found.exchange.clone();
+                event.causation_id.clone_from(&found.causation_id);
+                event.exchange.clone_from(&found.exchange);
                 event.outbox.push((service.to_owned(), found.row));
                 self.routing(event, service, found.routing_key.as_deref());
             }
@@ -320,15 +320,14 @@ impl Gatherer<'_> {
 
     /// Every death of the letters.
     pub(super) async fn deaths(&self, facts: &mut Facts) {
-        let mut read = 0;
-        for letter in facts.events.iter_mut().flat_map(|e| &mut e.letters) {
+        let letters = facts.events.iter_mut().flat_map(|e| &mut e.letters);
+        for (read, letter) in letters.enumerate() {
             if read == LETTERS_MAX {
                 self.limit(format!(
                     "more than {LETTERS_MAX} dead letters: of the others only the last death is shown"
                 ));
                 return;
             }
-            read += 1;
             let Some(store) = self.store(&letter.service) else {
                 continue;
             };

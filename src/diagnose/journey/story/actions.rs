@@ -23,17 +23,13 @@ pub fn moments(facts: &Facts, clocks: &Clocks) -> Vec<Moment> {
                 .items()
                 .first()
                 .and_then(|item| item.dead_letter_id.clone());
-            let known = replays.iter_mut().find(|(letter, _)| *letter == key);
-            number = Some(match known {
-                Some((_, count)) => {
-                    *count += 1;
-                    *count
-                }
-                None => {
-                    replays.push((key, 1));
-                    1
-                }
-            });
+            if let Some((_, count)) = replays.iter_mut().find(|(letter, _)| *letter == key) {
+                *count += 1;
+                number = Some(*count);
+            } else {
+                replays.push((key, 1));
+                number = Some(1);
+            }
         }
         teller.tell(number, &mut out);
     }

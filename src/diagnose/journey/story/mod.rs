@@ -204,7 +204,7 @@ impl Story {
         let mut moments = moments::moments(facts, &clocks);
         moments.extend(actions::moments(facts, &clocks));
         // What has the same time is told in the order it must have happened.
-        moments.sort_by(|a, b| (a.at, a.what).cmp(&(b.at, b.what)));
+        moments.sort_by_key(|moment| (moment.at, moment.what));
         let mut order_notes = Vec::new();
         let mut conflicts = conflicts::conflicts(facts);
         let (explained, reversed) = conflicts::order(facts, &clocks);
@@ -302,6 +302,10 @@ fn name(facts: &Facts, event: &EventFacts) -> String {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "moments and findings hold an option: some have no place to look at"
+)]
 fn evidence(place: &'static str, service: &str, id: &str) -> Option<Evidence> {
     Some(Evidence {
         place,

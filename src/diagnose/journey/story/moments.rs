@@ -113,24 +113,19 @@ impl Teller<'_> {
                 .map_or_else(String::new, |v| format!(" v{v}"));
             let mut text = format!("{}{version} committed", self.name());
             if is_full {
-                text.push_str(&format!(", id {}", short(self.id())));
+                text = format!("{text}, id {}", short(self.id()));
             }
-            let mut moment = self.moment(service, at, text);
-            if !is_full && row.state == OutboxState::Sent {
-                moment.text.push_str(&match sent {
-                    Some(sent) => format!(
-                        ", confirmed{after} {} later",
-                        brief(sent.seconds_since(at).max(0.0))
-                    ),
-                    None => format!(", sent{after}"),
-                });
-                moment.to = Some(BROKER.to_owned());
-            } else if row.state == OutboxState::Sent && sent.is_none() {
-                moment
-                    .text
-                    .push_str(&format!(", sent{after}: this layout keeps no time of it"));
-                moment.to = Some(BROKER.to_owned());
-            }
+            let is_sent = row.state == OutboxState::Sent;
+            let later = match sent {
+                Some(sent) if !is_full => format!(
+                    ", confirmed{after} {} later",
+                    brief(sent.seconds_since(at).max(0.0))
+                ),
+                None if is_sent => format!(", sent{after}: this layout keeps no time of it"),
+                _ => String::new(),
+            };
+            let mut moment = self.moment(service, at, format!("{text}{later}"));
+            moment.to = (!later.is_empty()).then(|| BROKER.to_owned());
             out.push(moment);
         }
         if let (true, Some(at)) = (is_full, sent) {

@@ -240,7 +240,7 @@ impl OutboxStatements {
             by_prefix: row(" WHERE {id} >= ? AND {id} < ? ORDER BY {id} LIMIT 20")?,
             sequence: of_key
                 .clone()
-                .map(|tail| row(tail))
+                .map(row)
                 .map_or_else(|reason| Ok(Err(reason)), |done| done.map(Ok))?,
             trail: of_key
                 .map(|tail| {
