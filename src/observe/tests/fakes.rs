@@ -20,7 +20,8 @@ use crate::config::{
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::count::Count;
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
