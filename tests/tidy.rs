@@ -32,6 +32,16 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "diagnose",
+        &[
+            "base", "model", "mapping", "config", "store", "broker", "ports", "observe",
+        ],
+    ),
+    (
+        "exporter",
+        &["base", "model", "config", "ports", "observe", "diagnose"],
+    ),
+    (
         "operate",
         &[
             "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
@@ -60,14 +70,15 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "drill",
-            "assembly", "tui",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "exporter",
+            "sandbox", "drill", "assembly", "tui",
         ],
     ),
     (
         "tui",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "drill", "assembly",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "drill",
+            "assembly",
         ],
     ),
 ];
@@ -89,6 +100,10 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("clap", &["cli", "main.rs"]),
+    ("hyper", &["exporter/serve.rs"]),
+    ("hyper_util", &["exporter/serve.rs"]),
+    ("http_body_util", &["exporter/serve.rs"]),
+    ("prometheus_client", &["exporter/page.rs"]),
     ("color_eyre", &["main.rs", "cli"]),
 ];
 

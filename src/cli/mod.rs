@@ -14,6 +14,7 @@ pub mod discard;
 pub mod drill;
 pub mod envelope;
 pub mod exit;
+pub mod exporter;
 pub mod failure;
 pub mod leases;
 pub mod list;
@@ -34,6 +35,7 @@ pub mod sagas;
 pub mod session;
 pub mod status;
 pub mod table;
+pub mod trace;
 pub mod worker;
 
 use std::path::PathBuf;
@@ -126,6 +128,8 @@ pub enum Command {
     Dead(dead::DeadArgs),
     /// Sagas: those that need a person, then the stalest
     Sagas(sagas::SagasArgs),
+    /// The story of one event, aggregate, saga or operation, over all services
+    Trace(trace::TraceArgs),
     /// Operator actions and how they ended
     Operations(operations::OperationsArgs),
     /// The audit log, and whether its chain is whole
@@ -149,6 +153,8 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// Run the pipeline's workers until stopped
     Worker(worker::WorkerArgs),
+    /// Serve metrics of the whole chain for Prometheus until stopped
+    Exporter(exporter::ExporterArgs),
     /// Inject faults on purpose, in a sandbox, and see what became of them
     Drill(drill::DrillArgs),
     /// The console on an embedded pipeline with faults on purpose; nothing to install
@@ -221,6 +227,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Queues(args) => queues::run(session, &args).await,
         Command::Dead(args) => dead::run(session, &args).await,
         Command::Sagas(args) => sagas::run(session, &args).await,
+        Command::Trace(args) => trace::run(session, &args).await,
         Command::Operations(args) => operations::run(session, &args).await,
         Command::Audit(args) => audit::run(session, &args).await,
         Command::Replay(args) => replay::run(session, &args).await,
@@ -230,6 +237,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Saga(command) => saga::run(session, &command).await,
         Command::Check => check::run(session).await,
         Command::Migrate(args) => migrate::run(session, &args).await,
+        Command::Exporter(args) => exporter::run(session, &args).await,
         Command::Worker(args) => worker::run(session, &args).await,
         Command::Config(_) | Command::Demo(_) | Command::Drill(_) | Command::Completions(_) => {
             Err(Failure::internal("this command opens its own context"))

@@ -83,6 +83,6 @@ pub fn report(failure: &super::failure::Failure) -> Exit {
 }
 
 /// Columns of the terminal stdout goes to; `None` when it goes elsewhere: nothing is cut then.
-fn terminal_columns() -> Option<usize> {
+pub(super) fn terminal_columns() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0))
 }

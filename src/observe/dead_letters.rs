@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::config::Service;
-use crate::model::dead_letter::{DeadLetter, DeadLetterQuery, Whereabouts};
+use crate::model::dead_letter::{DeadLetter, DeadLetterGroups, DeadLetterQuery, Whereabouts};
 use crate::model::ids::{ConsumerName, DeadLetterId, EventId};
 use crate::model::inbox::InboxRow;
 use crate::model::outbox::Sequence;
@@ -68,6 +68,18 @@ impl Observer {
             page,
             queued,
         })
+    }
+
+    /// Open dead letters of every service by cause.
+    pub async fn letter_groups(&self) -> Vec<PerService<DeadLetterGroups>> {
+        self.of_services(
+            |service| service.dead_letters.is_some(),
+            |service, store| {
+                self.reader
+                    .store(&service.name, "dead letters", store.dead_letter_groups())
+            },
+        )
+        .await
     }
 
     /// Depth of each DLQ of a service; `None` when it is not known.
@@ -255,7 +267,7 @@ impl Observer {
     }
 
     /// Depth of one queue by the message port.
-    pub(super) async fn depth(
+    pub(crate) async fn depth(
         &self,
         queue: &str,
     ) -> Result<Option<crate::broker::QueueDepth>, Unread> {

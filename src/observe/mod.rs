@@ -140,6 +140,11 @@ impl Observer {
         }
     }
 
+    /// How everything is read that shares its patience with a server that is down.
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
     /// The ports it looks at.
     pub fn ports(&self) -> &Ports {
         &self.ports

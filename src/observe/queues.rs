@@ -193,7 +193,7 @@ impl Observer {
     }
 
     /// What is bound to an exchange; `None` when it does not exist.
-    pub(super) async fn bindings_of(
+    pub(crate) async fn bindings_of(
         &self,
         broker: &Arc<dyn Broker>,
         exchange: &str,

@@ -28,9 +28,9 @@ use crate::store::{StoreError, StoreResult};
 use super::snapshot::{PerService, Unread};
 
 /// Message port of the broker, as a gate and on screens.
-pub(super) const AMQP: &str = "amqp";
+pub(crate) const AMQP: &str = "amqp";
 /// Management API, as a gate and on screens.
-pub(super) const MANAGEMENT: &str = "mgmt";
+pub(crate) const MANAGEMENT: &str = "mgmt";
 
 /// Pauses between tries of a server that is down: 1 to 2 s at first, 15 to 30 s in the end.
 const PAUSE: Backoff = Backoff {
@@ -42,7 +42,7 @@ const PAUSE: Backoff = Backoff {
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Runs reads within their limits.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     limit: Duration,
     gates: Mutex<HashMap<String, Gate>>,
 }
@@ -82,7 +82,7 @@ impl Reader {
     }
 
     /// Reads from a database; `part` is e.g. `outbox`.
-    pub(super) async fn store<T>(
+    pub(crate) async fn store<T>(
         &self,
         service: &str,
         part: &'static str,
@@ -108,7 +108,7 @@ impl Reader {
     }
 
     /// Reads from the broker; `server` is [`AMQP`] or [`MANAGEMENT`].
-    pub(super) async fn broker<T>(
+    pub(crate) async fn broker<T>(
         &self,
         server: &'static str,
         what: String,

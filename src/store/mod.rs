@@ -9,6 +9,7 @@ pub mod inbox;
 pub mod outbox;
 mod saga;
 pub mod sql;
+pub mod trace;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub use error::{StoreError, StoreResult};
 pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
+pub use trace::TraceStore;
 
 /// What a layout can do for a verb; the console shows the reason instead of a button.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -326,7 +328,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + OutboxStore + SagaStore {
+pub trait Store: InboxStore + OutboxStore + SagaStore + TraceStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 

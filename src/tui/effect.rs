@@ -13,9 +13,11 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::assembly::Services;
 use crate::base::tasks::Tasks;
+use crate::diagnose::journey;
 use crate::model::message::Payload;
-use crate::observe::Views;
+use crate::observe::{Observer, Views};
 use crate::operate::Operator;
 
 use super::event::{Effect, Outcome};
@@ -33,6 +35,7 @@ const BUSY_LOOKS: u32 = 150;
 /// Performs effects.
 pub struct Performer {
     operator: Arc<Operator>,
+    observer: Arc<Observer>,
     outcomes: Sender<Outcome>,
     /// Reads, which may be dropped when we leave.
     reads: Tasks,
@@ -44,15 +47,16 @@ pub struct Performer {
 }
 
 impl Performer {
-    /// Performs with this operator; `reads` are dropped and `writes` waited for when we leave.
+    /// Performs with these services; `reads` are dropped and `writes` waited for when we leave.
     pub fn new(
-        operator: Arc<Operator>,
+        services: &Services,
         outcomes: Sender<Outcome>,
         reads: Tasks,
         writes: Tasks,
     ) -> Self {
         Self {
-            operator,
+            operator: services.operator.clone(),
+            observer: services.observer.clone(),
             outcomes,
             reads,
             writes,
@@ -100,6 +104,13 @@ impl Performer {
             Effect::Resolve(job, event_id) => {
                 self.read(async move {
                     Outcome::Resolved(job, operator.resolve(&event_id, None).await)
+                });
+            }
+            Effect::Trace(job, id) => {
+                let observer = self.observer.clone();
+                self.read(async move {
+                    let told = journey::trace(&observer, &id).await;
+                    Outcome::Traced(job, told.map(Box::new))
                 });
             }
             Effect::ReadPayload(target) => self.read(async move {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crossterm::event::{KeyEvent, MouseEvent};
 use serde_json::Value;
 
+use crate::diagnose::journey::{Story, TraceError};
 use crate::model::ids::DeadLetterId;
 use crate::model::message::Payload;
 use crate::model::operation::Operation;
@@ -53,6 +54,8 @@ pub enum Effect {
     Apply(Job, Box<Plan>, Confirmation),
     /// Find what an event id means.
     Resolve(Job, String),
+    /// Tell the story of an id.
+    Trace(Job, String),
     /// Unlock a production context.
     Unlock {
         /// The context's name as typed.
@@ -114,6 +117,8 @@ pub enum Outcome {
     Applied(Job, Result<Applied, OperateError>),
     /// An event id was looked up.
     Resolved(Job, Result<Target, OperateError>),
+    /// A story was told, or why not.
+    Traced(Job, Result<Box<Story>, TraceError>),
     /// Operations moved on.
     Proven(Vec<Operation>),
     /// Proof could not be looked for.

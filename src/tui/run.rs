@@ -212,7 +212,7 @@ impl Console {
         let (sender, outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (reads, writes) = (Tasks::new(), Tasks::new());
         let mut console = Self {
-            performer: Performer::new(operator.clone(), sender, reads.clone(), writes.clone())
+            performer: Performer::new(services, sender, reads.clone(), writes.clone())
                 .with_drills(options.drill),
             model,
             clock,

@@ -391,6 +391,7 @@ fn is_allowed(model: &Model, binding: &Binding) -> bool {
             let is_locked = matches!(world.access, Access::Locked | Access::Unlocked { .. });
             match binding.action {
                 keymap::Action::Unlock => is_locked,
+                keymap::Action::Journey => model.pane().journey(world).is_some(),
                 keymap::Action::Enter => !model.pane().is_in_detail(),
                 keymap::Action::Back => {
                     model.pane().is_in_detail() || !model.pane().filter_text().is_empty()

@@ -9,6 +9,7 @@
 
 mod config;
 mod drill;
+mod exporter;
 mod help;
 mod output;
 mod prompt;

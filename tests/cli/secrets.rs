@@ -36,6 +36,7 @@ fn x_05_no_output_has_the_password() {
         &["audit", "verify"],
         &["migrate", "--service", "orders"],
         &["replay", "0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1"],
+        &["trace", "0197c3f2-7d2a-7c4e-9b1a-5a2f0c9d1ea1"],
         &["config", "show", "-o", "json"],
         &["worker", "dispatcher", "--once", "-o", "json"],
     ] {

@@ -27,4 +27,5 @@ mod reference;
 mod secrets;
 mod shop;
 mod tls;
+mod trace;
 mod two_consoles;

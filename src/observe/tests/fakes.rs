@@ -27,7 +27,7 @@ use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
 };
 use crate::model::inbox::InboxRow;
-use crate::model::operation::Operation;
+use crate::model::operation::{Operation, OperationItem};
 use crate::model::outbox::{
     Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, OutboxState, Sequence,
 };
@@ -36,11 +36,12 @@ use crate::model::saga::{Saga, SagaClaim};
 use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
+use crate::store::trace::{RepairLink, Trail, WaitingNote};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
     ItemStep, MigrationStep, NewOperation, OutboxStore, Reaped, Repair, Reservation, Safety,
     SagaAction, SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe,
-    StoreResult,
+    StoreResult, TraceStore,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -238,6 +239,47 @@ impl InboxStore for FakeStore {
         self.unused()
     }
     async fn oldest_unresolved(&self) -> StoreResult<Option<f64>> {
+        self.unused()
+    }
+}
+
+#[async_trait]
+impl TraceStore for FakeStore {
+    async fn trail(&self, _: &AggregateId) -> StoreResult<Trail> {
+        self.unused()
+    }
+    async fn inbox_rows(&self, _: &ConsumerName, _: &[EventId]) -> StoreResult<Vec<InboxRow>> {
+        self.unused()
+    }
+    async fn waiting_notes(
+        &self,
+        _: &ConsumerName,
+        _: &[EventId],
+    ) -> StoreResult<Vec<WaitingNote>> {
+        self.unused()
+    }
+    async fn items_of_letter(
+        &self,
+        _: &DeadLetterId,
+    ) -> StoreResult<Vec<(OperationId, OperationItem)>> {
+        self.unused()
+    }
+    async fn items_of_event(&self, _: &EventId) -> StoreResult<Vec<(OperationId, OperationItem)>> {
+        self.unused()
+    }
+    async fn operation_heads(&self, _: &[OperationId]) -> StoreResult<Vec<Operation>> {
+        self.unused()
+    }
+    async fn repairs_of(&self, _: &EventId) -> StoreResult<Vec<RepairLink>> {
+        self.unused()
+    }
+    async fn audit_of(&self, _: &OperationId) -> StoreResult<Vec<AuditEntry>> {
+        self.unused()
+    }
+    async fn sagas_of_events(&self, _: &[EventId]) -> StoreResult<Vec<Saga>> {
+        self.unused()
+    }
+    async fn sagas_of_key(&self, _: &str) -> StoreResult<Vec<Saga>> {
         self.unused()
     }
 }

@@ -141,7 +141,8 @@ pub async fn verify(db: &Db) -> SqlResult<Result<i64, ChainFault>> {
     }
 }
 
-fn entry_of(row: &Row) -> SqlResult<AuditEntry> {
+/// An entry, by the column positions of its statements.
+pub fn entry_of(row: &Row) -> SqlResult<AuditEntry> {
     let read = || -> SqlResult<AuditEntry> {
         Ok(AuditEntry {
             seq: row.int(0)?,

@@ -280,7 +280,8 @@ async fn fetch_inbox(
         .map_err(|fault| fault.in_table(inbox.layout.table.as_str()))
 }
 
-fn inbox_row_of(consumer: &ConsumerName, row: &Row) -> SqlResult<InboxRow> {
+/// A row, by the column positions of its statements.
+pub fn inbox_row_of(consumer: &ConsumerName, row: &Row) -> SqlResult<InboxRow> {
     Ok(InboxRow {
         consumer: consumer.clone(),
         event_id: EventId::new(row.text(0)?),
@@ -291,12 +292,8 @@ fn inbox_row_of(consumer: &ConsumerName, row: &Row) -> SqlResult<InboxRow> {
     })
 }
 
-/// One inbox row.
-pub async fn inbox_row(
-    db: &Db,
-    consumer: &ConsumerName,
-    event_id: &EventId,
-) -> SqlResult<Option<InboxRow>> {
+/// The inbox, if rows of this consumer can be in it.
+pub fn inbox_of<'a>(db: &'a Db, consumer: &ConsumerName) -> SqlResult<&'a Inbox> {
     let inbox = db.inbox()?;
     if inbox.layout.consumer.is_none() && *consumer != inbox.consumer {
         return Err(Fault::unsupported(format!(
@@ -304,6 +301,16 @@ pub async fn inbox_row(
             inbox.consumer
         )));
     }
+    Ok(inbox)
+}
+
+/// One inbox row.
+pub async fn inbox_row(
+    db: &Db,
+    consumer: &ConsumerName,
+    event_id: &EventId,
+) -> SqlResult<Option<InboxRow>> {
+    let inbox = inbox_of(db, consumer)?;
     fetch_inbox(&mut db.read().await?, inbox, consumer, event_id).await
 }
 

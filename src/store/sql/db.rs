@@ -150,7 +150,7 @@ impl Db {
             sagas,
             journal: service
                 .journal
-                .then(|| part.rendered(JournalStatements::render(&slots)))
+                .then(|| part.rendered(JournalStatements::of_dialect(&slots)))
                 .transpose()?,
             outbox_rows: Mutex::default(),
             pools,

@@ -161,6 +161,18 @@ impl Fault {
         matches!(self, Self::Sql(error) if kind_of(error) == Kind::Mapping)
     }
 
+    /// True when a statement names an index that is not there.
+    pub fn is_missing_index(&self) -> bool {
+        let Self::Sql(sqlx::Error::Database(database)) = self else {
+            return false;
+        };
+        match database.try_downcast_ref::<MySqlDatabaseError>() {
+            // Key does not exist in table.
+            Some(mysql) => mysql.number() == 1176,
+            None => database.message().starts_with("no such index"),
+        }
+    }
+
     /// True when the transaction was rolled back, or never began, because of another one: repeating
     /// it is harmless.
     pub fn is_contended(&self) -> bool {

@@ -29,6 +29,7 @@ mod saga_move;
 mod sequence;
 mod session;
 mod statement;
+mod trace;
 mod verbs;
 mod version;
 mod waiting;

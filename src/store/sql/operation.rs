@@ -106,7 +106,8 @@ async fn add_items(
     Ok(())
 }
 
-fn operation_of(row: &Row) -> SqlResult<Operation> {
+/// An operation, by the column positions of its statements.
+pub fn operation_of(row: &Row) -> SqlResult<Operation> {
     let read = || -> SqlResult<Operation> {
         let (verb, state) = (row.text(1)?, row.text(2)?);
         Ok(Operation {
@@ -128,7 +129,8 @@ fn operation_of(row: &Row) -> SqlResult<Operation> {
     read().map_err(|fault| fault.in_table("operations"))
 }
 
-fn item_of(row: &Row) -> SqlResult<OperationItem> {
+/// An item, by the column positions of its statements.
+pub fn item_of(row: &Row) -> SqlResult<OperationItem> {
     let read = || -> SqlResult<OperationItem> {
         let state = row.text(5)?;
         Ok(OperationItem {

@@ -152,6 +152,11 @@ const COMMANDS: &[(&str, Command, &str)] = &[
         "check the audit chains",
     ),
     (
+        "journey",
+        Command::Key(Action::Journey),
+        "the journey of what is under the cursor",
+    ),
+    (
         "export",
         Command::Key(Action::Export),
         "write the rows to a JSON file",

@@ -1,6 +1,7 @@
-//! What lies over the pane: a plan to confirm, a form, the command bar, the filter line, pages.
+//! What lies over the pane: a plan to confirm, a form, the command bar, the filter line, pages, a journey.
 
 pub mod form;
+pub mod journey;
 pub mod line;
 pub mod page;
 pub mod plan;
@@ -9,6 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use self::form::Form;
+use self::journey::Journey;
 use self::line::LineEdit;
 use self::page::Page;
 use self::plan::PlanDialog;
@@ -26,6 +28,8 @@ pub enum Overlay {
     Line(LineEdit),
     /// Something to read.
     Page(Page),
+    /// The story of an event.
+    Journey(Box<Journey>),
 }
 
 impl Overlay {
@@ -37,6 +41,7 @@ impl Overlay {
             Self::Form(_) => Scope::Field,
             Self::Line(_) => Scope::Line,
             Self::Page(_) => Scope::Page,
+            Self::Journey(_) => Scope::Journey,
         }
     }
 
@@ -45,6 +50,7 @@ impl Overlay {
         match self {
             Self::Plan(dialog) => dialog.settle(screen, world),
             Self::Page(page) => page.settle(screen),
+            Self::Journey(journey) => journey.settle(screen),
             Self::Form(_) | Self::Line(_) => {}
         }
     }
@@ -56,6 +62,7 @@ impl Overlay {
             Self::Form(form) => form.draw(screen, buf, world),
             Self::Line(line) => line.draw(screen, buf, world),
             Self::Page(page) => page.draw(screen, buf, world),
+            Self::Journey(journey) => journey.draw(screen, buf, world),
         }
     }
 }

@@ -52,6 +52,8 @@ pub enum Action {
     Mark,
     /// Copy the row's id.
     Copy,
+    /// The story of what is under the cursor.
+    Journey,
     /// Write what is shown to a file.
     Export,
     /// Stop or go on reading.
@@ -141,13 +143,15 @@ pub enum Scope {
     Field,
     /// The command bar and the filter line.
     Line,
+    /// A journey.
+    Journey,
     /// The help and other texts over the pane.
     Page,
 }
 
 impl Scope {
     /// Every scope in the order of help and docs, with its heading.
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Everywhere, "Everywhere"),
         (Self::Overview, "1 Overview"),
         (Self::Outbox, "2 Outbox"),
@@ -161,6 +165,7 @@ impl Scope {
         (Self::Plan, "The dialog of an action"),
         (Self::Field, "A text field in a dialog"),
         (Self::Line, "The filter line and the command bar"),
+        (Self::Journey, "A journey"),
         (Self::Page, "Help and other pages"),
     ];
 }
@@ -315,6 +320,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&[code(KeyCode::BackTab)], S::Everywhere, A::PreviousFocus, "other way", 0, "The same, the other way round."),
     key(&[ch(' ')], S::Everywhere, A::Mark, "mark", 60, "Mark the row and go on; marked rows are what is exported."),
     guarded(key(&[ch('y')], S::Everywhere, A::Copy, "copy id", 55, "Copy the id under the cursor to the clipboard, also over SSH (OSC 52).")),
+    key(&[ch('t')], S::Everywhere, A::Journey, "journey", 50, "The journey of what is under the cursor: everything known of it over all services, in time order."),
     guarded(key(&[ch('x')], S::Everywhere, A::Export, "export", 0, "Write the rows that are shown (or marked) to a JSON file.")),
     guarded(key(&[ch('p')], S::Everywhere, A::Pause, "pause", 70, "Stop reading, or go on: the screen stands still.")),
     key(&[ch('r')], S::Everywhere, A::Refresh, "refresh", 0, "Read now."),
@@ -385,6 +391,20 @@ pub const BINDINGS: &[Binding] = &[
     key(&[code(KeyCode::Up)], S::Line, A::Up, "before", 0, "The completion before."),
     key(&[code(KeyCode::Esc), ctrl('c')], S::Line, A::Back, "never mind", 4, "Close the line; nothing changes."),
     key(&[ctrl('l')], S::Line, A::Redraw, "redraw", 0, "Draw the whole screen anew."),
+
+    key(&[code(KeyCode::Enter)], S::Journey, A::Enter, "evidence", 1, "To the pane that shows what this line is about."),
+    key(&[code(KeyCode::Esc), ch('q'), ch('t')], S::Journey, A::Back, "back", 2, "Back to the pane."),
+    key(&[ch('j'), code(KeyCode::Down)], S::Journey, A::Down, "down", 3, "One line down."),
+    key(&[ch('k'), code(KeyCode::Up)], S::Journey, A::Up, "up", 0, "One line up."),
+    key(&[code(KeyCode::PageDown), ch(' '), ctrl('f'), ctrl('d')], S::Journey, A::PageDown, "page down", 0, "One screen down."),
+    key(&[code(KeyCode::PageUp), ctrl('b'), ctrl('u')], S::Journey, A::PageUp, "page up", 0, "One screen up."),
+    key(&[ch('g'), code(KeyCode::Home)], S::Journey, A::First, "first", 0, "To the first moment."),
+    key(&[ch('G'), code(KeyCode::End)], S::Journey, A::Last, "last", 0, "To the last line: gaps and conflicts stand at the end."),
+    key(&[ch('r')], S::Journey, A::Refresh, "read again", 4, "Read it again: a journey does not change by itself."),
+    guarded(key(&[ch('y')], S::Journey, A::Copy, "copy id", 5, "Copy the id of this line to the clipboard.")),
+    key(&[ctrl('c')], S::Journey, A::Interrupt, "leave", 0, "Leave the console."),
+    key(&[ctrl('l')], S::Journey, A::Redraw, "redraw", 0, "Draw the whole screen anew."),
+    key(&[ctrl('z')], S::Journey, A::Suspend, "suspend", 0, "Back to the shell; fg returns."),
 
     key(&[code(KeyCode::Esc), code(KeyCode::Enter), ch('q'), ch('?')], S::Page, A::Back, "close", 1, "Close the page."),
     key(&[ch('j'), code(KeyCode::Down)], S::Page, A::Down, "down", 2, "One row down."),

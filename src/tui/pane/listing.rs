@@ -44,6 +44,10 @@ pub trait Listing: Default + Send + 'static {
     fn detail(service: &str, row: &Self::Row, world: &World) -> Vec<Line>;
     /// What `y` copies.
     fn subject(row: &Self::Row) -> Option<String>;
+    /// Whose journey `t` shows.
+    fn journey(row: &Self::Row) -> Option<String> {
+        Self::subject(row)
+    }
     /// Keys of its own; `None`: not one of them.
     fn act(
         &mut self,
@@ -204,6 +208,10 @@ impl<L: Listing> Pane for ListPane<L> {
 
     fn subject(&self, world: &World) -> Option<String> {
         self.selected(world).and_then(|(_, row)| L::subject(row))
+    }
+
+    fn journey(&self, world: &World) -> Option<String> {
+        self.selected(world).and_then(|(_, row)| L::journey(row))
     }
 
     fn export(&self, world: &World) -> Vec<Value> {

@@ -174,6 +174,10 @@ pub trait Pane: Send {
     fn watch(&self, views: &mut Views);
     /// The id under the cursor.
     fn subject(&self, world: &World) -> Option<String>;
+    /// Whose journey `t` shows; `None`: nothing under the cursor has one.
+    fn journey(&self, world: &World) -> Option<String> {
+        self.subject(world)
+    }
     /// The rows that are shown (or marked), as JSON.
     fn export(&self, world: &World) -> Vec<Value>;
     /// Which filter language it takes; `None`: it has no rows.

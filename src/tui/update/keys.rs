@@ -8,9 +8,10 @@ use super::{asks, command, everywhere, plan};
 use crate::model::filter::Filter;
 use crate::tui::dialog::Overlay;
 use crate::tui::dialog::form::{Form, FormStep};
+use crate::tui::dialog::journey::JourneyStep;
 use crate::tui::dialog::line::{Kind, LineEdit, LineStep};
 use crate::tui::dialog::plan::PlanStep;
-use crate::tui::event::Effect;
+use crate::tui::event::{Effect, TerminalEffect};
 use crate::tui::keymap::{self, Action};
 use crate::tui::layout::Areas;
 use crate::tui::model::Model;
@@ -68,7 +69,7 @@ fn text(model: &mut Model, key: KeyEvent) {
             line.key(key);
             preview(model);
         }
-        Some(Overlay::Plan(_) | Overlay::Page(_)) | None => {}
+        Some(Overlay::Plan(_) | Overlay::Page(_) | Overlay::Journey(_)) | None => {}
     }
 }
 
@@ -81,7 +82,7 @@ pub fn paste(model: &mut Model, text: &str) {
             line.paste(text);
             preview(model);
         }
-        Some(Overlay::Page(_)) | None => {
+        Some(Overlay::Page(_) | Overlay::Journey(_)) | None => {
             model.toast = Some(Toast::note(
                 "pasted text does nothing here; / filters",
                 model.world.now,
@@ -155,6 +156,10 @@ fn overlay(model: &mut Model, action: Action, is_enter: bool) -> Vec<Effect> {
             }
             Vec::new()
         }
+        Some(Overlay::Journey(view)) => {
+            let step = view.act(action);
+            journey_step(model, step)
+        }
         Some(Overlay::Form(form)) => {
             let step = form.act(action, is_enter, &model.world);
             form_step(model, step)
@@ -183,6 +188,30 @@ fn overlay(model: &mut Model, action: Action, is_enter: bool) -> Vec<Effect> {
             }
         },
         None => Vec::new(),
+    }
+}
+
+fn journey_step(model: &mut Model, step: JourneyStep) -> Vec<Effect> {
+    match step {
+        JourneyStep::Stay => Vec::new(),
+        JourneyStep::Close => {
+            model.overlay = None;
+            Vec::new()
+        }
+        JourneyStep::Again(id) => {
+            model.toast = Some(Toast::note("reading again …", model.world.now));
+            vec![super::journey(model, id)]
+        }
+        JourneyStep::Go(pane, target) => {
+            model.overlay = None;
+            super::go(model, pane, Some(&target));
+            Vec::new()
+        }
+        JourneyStep::Copy(id) => vec![Effect::Terminal(TerminalEffect::Copy(id))],
+        JourneyStep::Explain(why) => {
+            model.toast = Some(Toast::note(why, model.world.now));
+            Vec::new()
+        }
     }
 }
 
@@ -271,7 +300,7 @@ pub fn mouse(model: &mut Model, mouse: MouseEvent) -> Vec<Effect> {
         return (0..3)
             .flat_map(|_| match &model.overlay {
                 None => pane(model, action),
-                Some(Overlay::Page(_)) => overlay(model, action, false),
+                Some(Overlay::Page(_) | Overlay::Journey(_)) => overlay(model, action, false),
                 Some(_) => Vec::new(),
             })
             .collect();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::dialog::Overlay;
 use super::dialog::form::Form;
+use super::dialog::journey::Journey;
 use super::dialog::page::Page;
 use super::dialog::plan::PlanDialog;
 use super::event::{Effect, Event, TerminalEffect};
@@ -185,6 +186,16 @@ fn go(model: &mut Model, id: PaneId, target: Option<&str>) {
     }
 }
 
+/// Asks for a journey, in the view that is open or in a new one.
+fn journey(model: &mut Model, id: String) -> Effect {
+    let job = model.new_job();
+    match &mut model.overlay {
+        Some(Overlay::Journey(view)) => view.wait(job),
+        _ => model.overlay = Some(Overlay::Journey(Box::new(Journey::new(id.clone(), job)))),
+    }
+    Effect::Trace(job, id)
+}
+
 /// Does what a pane asks for.
 fn asks(model: &mut Model, asks: Vec<Ask>) -> Vec<Effect> {
     let mut effects = Vec::new();
@@ -336,6 +347,17 @@ fn everywhere(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
                 return Some(vec![Effect::Terminal(TerminalEffect::Copy(id))]);
             }
             model.toast = Some(Toast::note("nothing to copy is under the cursor", now));
+            Vec::new()
+        }
+        Action::Journey => {
+            if let Some(id) = model.pane().journey(&model.world) {
+                return Some(vec![journey(model, id)]);
+            }
+            model.toast = Some(Toast::note(
+                "nothing under the cursor has a journey: choose an event, a dead letter, a saga or an operation; \
+                 `redrive trace ID` takes any id",
+                now,
+            ));
             Vec::new()
         }
         Action::Export => vec![export(model)],

@@ -43,6 +43,15 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
             bad(error.to_string());
             Vec::new()
         }
+        Outcome::Traced(job, told) => {
+            if let Some(Overlay::Journey(view)) = &mut model.overlay
+                && view.job == job
+            {
+                model.toast = None;
+                view.take(told);
+            }
+            Vec::new()
+        }
         Outcome::Proven(operations) => proven(model, &operations),
         Outcome::ProofProblem(problem) => {
             // Nobody waits for proof: the feeds say what is not reachable.

@@ -13,6 +13,7 @@ mod outbox;
 mod sagas;
 mod sequence;
 mod sessions;
+mod trace;
 mod waiting;
 
 use std::future::Future;
@@ -148,6 +149,11 @@ cases! {
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
+    trace::an_aggregate_is_read_with_its_causes,
+    trace::inbox_rows_and_waiting_events_are_found_by_their_ids,
+    trace::what_was_done_with_an_event_is_found,
+    trace::without_the_index_a_journal_is_not_walked,
+    trace::sagas_are_found_by_event_and_by_key,
     sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
     sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,

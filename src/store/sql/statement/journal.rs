@@ -1,6 +1,10 @@
 //! Statements on our own journal: operations, their items, repairs, the audit log. Indexes as in
 //! `0005_journal.sql`.
 
+use crate::mapping::Identifier;
+
+use super::{Slots, UnknownSlot};
+
 super::statements! {
     /// The journal's statements.
     JournalStatements {
@@ -21,6 +25,21 @@ ORDER BY created_at DESC, operation_id DESC LIMIT ?",
         items: "SELECT operation_id, item_no, event_id, consumer_name, dead_letter_id, state, token, {us(lease_until)},
   {us(published_at)}, {us(updated_at)}, evidence, deaths_before, new_event_id
 FROM operation_items WHERE operation_id IN ({ids}) ORDER BY operation_id, item_no",
+        /// Some operations. Primary key. Binds ids.
+        heads: "SELECT operation_id, verb, state, actor, reason, ticket, plan_digest, plan_text, {us(created_at)},
+  {us(finished_at)} FROM operations WHERE operation_id IN ({ids})",
+        /// Items of a letter, newest first (ids are UUIDv7). (dead_letter_id, state), a few rows. Binds
+        /// letter, limit.
+        of_letter: "SELECT operation_id, item_no, event_id, consumer_name, dead_letter_id, state, token, {us(lease_until)},
+  {us(published_at)}, {us(updated_at)}, evidence, deaths_before, new_event_id
+FROM operation_items WHERE dead_letter_id = ?
+ORDER BY operation_id DESC LIMIT ?",
+        /// Items of an event, newest first. (event_id) of `0011_trace.sql`, a few rows; fails without it
+        /// rather than read the table. Binds event, limit.
+        of_event: "SELECT operation_id, item_no, event_id, consumer_name, dead_letter_id, state, token, {us(lease_until)},
+  {us(published_at)}, {us(updated_at)}, evidence, deaths_before, new_event_id
+FROM operation_items{by_event} WHERE event_id = ?
+ORDER BY operation_id DESC LIMIT ?",
         /// A new operation. Binds id, verb, state, actor, reason, ticket, digest, plan.
         insert_operation: "INSERT INTO operations
   (operation_id, verb, state, actor, reason, ticket, plan_digest, plan_text, created_at, finished_at)
@@ -64,6 +83,12 @@ FROM operation_items WHERE operation_id = ? AND state IN ('reserved', 'publishin
         insert_repair: "INSERT INTO repairs
   (repair_id, operation_id, original_event_id, dead_letter_id, new_event_id, diff, reason, actor, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})",
+        /// Repairs of an event, oldest first. (original_event_id), a few rows. Binds event, limit.
+        repairs_of: "SELECT operation_id, original_event_id, dead_letter_id, new_event_id, reason, actor,
+  {us(created_at)} FROM repairs WHERE original_event_id = ? ORDER BY created_at LIMIT ?",
+        /// The repair that made an event. Unique key, at most one row. Binds new event.
+        repair_that_made: "SELECT operation_id, original_event_id, dead_letter_id, new_event_id, reason, actor,
+  {us(created_at)} FROM repairs WHERE new_event_id = ?",
 
         /// The end of the chain, locked: appending is one at a time. Primary key, one row.
         head: "SELECT seq, hash, {now_us} FROM audit_head WHERE head_id = 1{for_update}",
@@ -75,11 +100,26 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})",
         append: "INSERT INTO audit_log
   (seq, recorded_at, actor, action_word, phase, operation_id, subject, reason, detail, previous_hash, hash)
 VALUES (?, {at}, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        /// Entries of an operation, oldest first. (operation_id), a few rows. Binds operation, limit.
+        audit_of: "SELECT seq, {us(recorded_at)}, actor, action_word, phase, operation_id, subject, reason, detail,
+  previous_hash, hash FROM audit_log WHERE operation_id = ? ORDER BY seq LIMIT ?",
         /// Entries before a number, newest first. Primary key range. Binds number, limit.
         audit_page: "SELECT seq, {us(recorded_at)}, actor, action_word, phase, operation_id, subject, reason, detail,
   previous_hash, hash FROM audit_log WHERE seq < ? ORDER BY seq DESC LIMIT ?",
         /// Entries after a number, oldest first. Primary key range. Binds number, limit.
         audit_after: "SELECT seq, {us(recorded_at)}, actor, action_word, phase, operation_id, subject, reason, detail,
   previous_hash, hash FROM audit_log WHERE seq > ? ORDER BY seq LIMIT ?",
+    }
+}
+
+impl JournalStatements {
+    /// Renders for a dialect.
+    pub fn of_dialect(base: &Slots) -> Result<Self, UnknownSlot> {
+        let mut slots = base.clone();
+        let force = Identifier::new("operation_items_event")
+            .map(|index| base.dialect().force(Some(&index)))
+            .unwrap_or_default();
+        slots.set("by_event", force);
+        Self::render(&slots)
     }
 }

@@ -201,6 +201,8 @@ super::statements! {
         insert: "INSERT INTO {t} ({columns}) VALUES ({values})",
         /// One row. Primary key. Binds event, consumer (if any).
         row: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {id} = ?{and_consumer}",
+        /// Some rows. Primary key. Binds consumer (if any), ids.
+        rows: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {consumer_and}{id} IN ({ids})",
         /// Rows of a window. (consumer, processed) or (processed), at most the limit. Binds consumer (if any),
         /// minus the window, limit.
         recent: "SELECT COUNT(*) FROM (SELECT 1 FROM {t} WHERE {consumer_and}{processed} >= {now_plus} LIMIT ?) n",

@@ -45,6 +45,8 @@ pub struct OutboxStatements {
     /// Events of an aggregate, newest first. (aggregate, …), at most the limit. Binds aggregate, limit.
     /// The error names the missing index.
     pub sequence: Result<String, String>,
+    /// The same with what caused them.
+    pub trail: Result<String, String>,
     /// Claimed rows by lease. (status, lease), at most the limit. Binds status, limit.
     pub leases: Result<String, String>,
     /// Due rows, locked. (status, due) in order, so nothing is sorted and only the rows returned are
@@ -213,6 +215,14 @@ impl OutboxStatements {
         // Only a row's reason tells one that was put off from one its producer wants to go out later.
         let wakes = layout.seq.is_some() && layout.last_error.is_some() && indexes.key.is_some();
         let unlease = Unlease::of(layout);
+        let of_key = match (&indexes.key, &layout.seq) {
+            (Some(_), Some(_)) => Ok("{by_key} WHERE {key} = ? ORDER BY {seq} DESC LIMIT ?"),
+            (Some(_), None) => Ok("{by_key} WHERE {key} = ? ORDER BY {created} DESC LIMIT ?"),
+            (None, seq) => Err(missing(
+                layout,
+                &[&layout.key, seq.as_ref().unwrap_or(&layout.created_at)],
+            )),
+        };
         let is_mysql = dialect == super::Dialect::MySql;
         Ok(Self {
             counts: render(&counts(count_parts))?,
@@ -228,17 +238,17 @@ impl OutboxStatements {
                 .collect::<Result<Vec<_>, UnknownSlot>>()?,
             by_id: event("\nFROM {t} WHERE {id} = ?")?,
             by_prefix: row(" WHERE {id} >= ? AND {id} < ? ORDER BY {id} LIMIT 20")?,
-            sequence: match &indexes.key {
-                Some(_) => Ok(row(if layout.seq.is_some() {
-                    "{by_key} WHERE {key} = ? ORDER BY {seq} DESC LIMIT ?"
-                } else {
-                    "{by_key} WHERE {key} = ? ORDER BY {created} DESC LIMIT ?"
-                })?),
-                None => Err(missing(
-                    layout,
-                    &[&layout.key, layout.seq.as_ref().unwrap_or(&layout.created_at)],
-                )),
-            },
+            sequence: of_key
+                .clone()
+                .map(row)
+                .map_or_else(|reason| Ok(Err(reason)), |done| done.map(Ok))?,
+            trail: of_key
+                .map(|tail| {
+                    render(&format!(
+                        "SELECT {ROW}, {{causation_id}} AS c12, {{destination}} AS c13,\n  {{routing_key}} AS c14\nFROM {{t}}{tail}"
+                    ))
+                })
+                .map_or_else(|reason| Ok(Err(reason)), |done| done.map(Ok))?,
             leases: match (&layout.lease_until, &indexes.lease) {
                 (None, _) => Err("this layout has no lease".to_owned()),
                 (Some(lease), None) => Err(missing(layout, &[&layout.status, lease])),
@@ -434,6 +444,7 @@ impl OutboxStatements {
         push("by_id", Some(&self.by_id));
         push("by_prefix", Some(&self.by_prefix));
         push("sequence", self.sequence.as_ref().map(String::as_str).ok());
+        push("trail", self.trail.as_ref().map(String::as_str).ok());
         push("leases", self.leases.as_ref().map(String::as_str).ok());
         push(
             "claim_due",

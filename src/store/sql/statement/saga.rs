@@ -58,6 +58,14 @@ FROM saga_steps WHERE saga_id IN ({ids}) ORDER BY saga_id, step_no",
 UNION ALL SELECT saga_id FROM saga_steps WHERE compensation_key = ? LIMIT 1",
         /// The saga of a business key. Unique key. Binds type, business key.
         of_business: "SELECT saga_id FROM {sagas} WHERE saga_type = ? AND business_key = ?",
+        /// Sagas with a step that waits for some events or last sent them. (event_id), and a primary key look-up
+        /// each. Binds ids, limit.
+        of_events: concat!("SELECT ", saga!(), " FROM {sagas} WHERE saga_id IN (
+  SELECT saga_id FROM saga_steps WHERE event_id IN ({ids})) ORDER BY saga_id LIMIT ?"),
+        /// Sagas of a business key whatever their type. (saga_type, business_key): one jump a type to list
+        /// the types, one look-up each. Binds business key, limit.
+        of_any_type: concat!("SELECT ", saga!(), " FROM {sagas}{by_business} WHERE business_key = ? AND saga_type IN (
+  SELECT saga_type FROM (SELECT DISTINCT saga_type FROM {sagas}{by_business}) t) ORDER BY saga_id LIMIT ?"),
         /// A saga about to be moved, locked: the first lock of whoever moves it, before its steps and what
         /// belongs to it. Primary key, one row. Binds id.
         lock: concat!("SELECT ", saga!(), ", saga_data, {now_us} FROM {sagas} WHERE saga_id = ?{for_update}"),
@@ -120,6 +128,7 @@ impl SagaStatements {
             .set("sagas", table.quoted())
             .set("by_due", force("sagas_due"))
             .set("by_attention", force("sagas_attention"))
+            .set("by_business", force("sagas_business"))
             .set(
                 "epoch",
                 match base.dialect() {

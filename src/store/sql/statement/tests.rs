@@ -48,7 +48,7 @@ fn statements_of_every_layout_and_dialect() {
         let sagas =
             SagaStatements::of_table(&slots, &table("sagas")).expect("every slot is filled");
         insta::assert_snapshot!(name("sagas"), listing(owned(sagas.all())));
-        let journal = JournalStatements::render(&slots).expect("every slot is filled");
+        let journal = JournalStatements::of_dialect(&slots).expect("every slot is filled");
         insta::assert_snapshot!(name("journal"), listing(owned(journal.all())));
         let waiting = WaitingStatements::render(&slots).expect("every slot is filled");
         insta::assert_snapshot!(name("waiting"), listing(owned(waiting.all())));

@@ -146,6 +146,11 @@ impl Listing for Audit {
         Some(row.record.subject.clone())
     }
 
+    fn journey(row: &AuditEntry) -> Option<String> {
+        let operation = row.record.operation_id.as_ref().map(ToString::to_string);
+        operation.or_else(|| Self::subject(row))
+    }
+
     fn act(
         &mut self,
         action: Action,

@@ -152,6 +152,10 @@ impl Listing for Drills {
         Some(row.name.to_owned())
     }
 
+    fn journey(_row: &DrillRow) -> Option<String> {
+        None
+    }
+
     fn act(
         &mut self,
         action: Action,

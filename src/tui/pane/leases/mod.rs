@@ -232,6 +232,11 @@ impl Listing for Leases {
         row.claim_token.as_ref().map(ToString::to_string)
     }
 
+    /// A claim has no journey; the first of its rows has.
+    fn journey(row: &LeaseGroup) -> Option<String> {
+        row.sample.first().map(ToString::to_string)
+    }
+
     fn act(
         &mut self,
         action: Action,
