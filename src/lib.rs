@@ -2,8 +2,8 @@
 //!
 //! In reading order: [`base`] (what knows nothing of pipelines), [`model`] (nouns and transitions),
 //! [`mapping`] (whose column is what), [`config`], the two ports [`store`] and [`broker`], [`ports`]
-//! (one context, connected), the services [`pipeline`], [`operate`], [`observe`], [`sandbox`],
-//! [`drill`], then
+//! (one context, connected), the services [`pipeline`], [`operate`], [`observe`], [`diagnose`],
+//! [`sandbox`], [`drill`], then
 //! [`assembly`], and the two faces [`cli`] and [`tui`]. Who may know whom is checked by
 //! `tests/tidy.rs` and explained in `docs/ARCHITECTURE.md`.
 
@@ -13,6 +13,7 @@ pub mod base;
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod diagnose;
 pub mod drill;
 pub mod mapping;
 pub mod model;

@@ -31,6 +31,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "base", "model", "mapping", "config", "store", "broker", "ports",
         ],
     ),
+    ("diagnose", &["base", "model", "config", "ports", "observe"]),
     (
         "operate",
         &[
@@ -60,14 +61,15 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "drill",
-            "assembly", "tui",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "sandbox",
+            "drill", "assembly", "tui",
         ],
     ),
     (
         "tui",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "drill", "assembly",
+            "base", "model", "config", "pipeline", "observe", "diagnose", "operate", "drill",
+            "assembly",
         ],
     ),
 ];
@@ -149,6 +151,11 @@ const REGISTRIES: &[Registry] = &[
             "copy",
             "test_support",
         ],
+    },
+    Registry {
+        folder: "diagnose/rule",
+        slice: "VERDICTS",
+        helpers: &[],
     },
     Registry {
         folder: "drill",

@@ -5,6 +5,7 @@
 //! file a snapshot; `reader` holds what all reads share: limits, names, and patience with a server
 //! that is down.
 
+mod causes;
 mod check;
 mod dead_letters;
 mod feed;
@@ -102,6 +103,7 @@ pub struct Views {
 pub const FEEDS: &[&str] = &[
     "health",
     "flow",
+    "causes",
     "outbox",
     "leases",
     "queues",

@@ -103,6 +103,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         consumer: crate::config::ConsumerLimits::default(),
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
+        verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
         dispatcher: DispatcherSettings {
             backoff: Backoff {

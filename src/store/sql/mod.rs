@@ -28,6 +28,7 @@ mod saga_move;
 mod sequence;
 mod session;
 mod statement;
+mod trouble;
 mod verbs;
 mod version;
 mod waiting;

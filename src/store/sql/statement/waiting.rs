@@ -31,6 +31,8 @@ WHERE consumer_name = ? AND aggregate_id = ? AND version = ?",
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, 1, {now_plus}, NULL)",
         /// The digest of an event that waits. Primary key. Binds consumer, event.
         digest: "SELECT payload_sha256 FROM waiting_events WHERE consumer_name = ? AND event_id = ?",
+        /// Which of these events wait. Primary key. Binds consumer, ids.
+        seen: "SELECT event_id FROM waiting_events WHERE consumer_name = ? AND event_id IN ({ids})",
         /// It was tried again: its deadline counts from now, and who was giving it up lost it. Primary key,
         /// one row. Binds missing version, patience, consumer, event.
         park_again: "UPDATE waiting_events SET missing_version = ?, attempted_at = {now}, attempts = attempts + 1,

@@ -1,0 +1,38 @@
+//! A queue whose rejected messages are lost.
+
+use super::Rule;
+use crate::diagnose::sight::{Look, Sight};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::watch::Pace;
+
+pub const RULE: Rule = Rule {
+    id: "dead_letters_to_nothing",
+    summary: "a queue that dead-letters to nothing: what its consumer rejects is lost",
+    window: Some(Window::KeepsFailing),
+    recovers: "a person: give the queue a dead-letter exchange before anything else",
+    explained_by: &["server_unreachable", "queue_not_whole"],
+    pace: Pace::Causes,
+    look,
+};
+
+fn look(sight: &Sight<'_>, look: &mut Look) {
+    for queue in look.queues(sight, "work") {
+        let name = &queue.facts.name;
+        if !queue.is_told() {
+            let reason = format!("the broker tells nothing about {name} but its depth");
+            look.blind(About::Queue(name.clone()), reason);
+            continue;
+        }
+        let Some(warning) = queue.dead_letters_to_nothing() else {
+            continue;
+        };
+        look.found(Found::new(
+            Severity::Warning,
+            name.clone(),
+            vec![About::Queue(name.clone())],
+            format!("{name} {warning}"),
+            Evidence::at("queues", name.clone()),
+            "redrive check",
+        ));
+    }
+}
