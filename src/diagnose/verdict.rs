@@ -122,6 +122,16 @@ pub struct Evidence {
     pub filter: Option<String>,
 }
 
+/// One term of the filter language; a value that is more than a word is quoted.
+pub fn term(field: &str, value: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    if value.chars().all(is_word) {
+        format!("{field}:{value}")
+    } else {
+        format!("{field}:{}", Value::String(value.to_owned()))
+    }
+}
+
 impl Evidence {
     /// A pane.
     pub const fn of(pane: &'static str) -> Self {

@@ -13,7 +13,7 @@ use crate::model::trouble::{SentEvent, SentEvents};
 use crate::store::Store;
 
 use super::Observer;
-use super::snapshot::{CauseSnapshot, Missing, PerService, Unread, Unseen};
+use super::snapshot::{CauseSnapshot, Missing, PerService, QueueSnapshot, Unread, Unseen};
 
 /// Failed rows, and rows tried in vain, that are grouped at most.
 const TROUBLE_ROWS: u32 = 500;
@@ -69,7 +69,7 @@ impl Observer {
                     .await
             },
         );
-        let queues = self.queues(1);
+        let queues = async { self.with_depths(self.queues(1).await).await };
         let (leases, troubles, locks, letters, sagas, horizons, queues, unseen) = tokio::join!(
             leases,
             troubles,
@@ -90,6 +90,23 @@ impl Observer {
             queues,
             unseen,
         }
+    }
+
+    /// What the queues of the configuration say for themselves takes the place of the statistics, which are
+    /// seconds old.
+    async fn with_depths(&self, mut snapshot: QueueSnapshot) -> QueueSnapshot {
+        let own = snapshot
+            .queues
+            .iter_mut()
+            .filter(|queue| matches!(queue.role.as_str(), "work" | "dlq") && !queue.is_missing());
+        join_all(own.map(|queue| async {
+            if let Ok(Some(depth)) = self.depth(&queue.facts.name).await {
+                queue.facts.ready = Some(depth.ready);
+                queue.facts.consumers = Some(depth.consumers);
+            }
+        }))
+        .await;
+        snapshot
     }
 
     /// Events that were sent longer ago than they may take, by the consumers that have never seen them.

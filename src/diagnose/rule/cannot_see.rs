@@ -25,10 +25,18 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         .flow
         .map(|flow| flow.unread.clone())
         .unwrap_or_default();
+    let is_down = sight.health.is_some_and(|health| {
+        let mut servers = health
+            .databases
+            .iter()
+            .chain([&health.broker, &health.management]);
+        servers.any(|server| server.is_up == Some(false))
+    });
     let mut told: Vec<String> = Vec::new();
     for unread in causes.unread().into_iter().chain(flow) {
         // That a server is away is said by name; a queue that is not there is no lack of rights.
-        let is_elsewhere = unread.is_unreachable || unread.reason.contains("does not exist");
+        let is_elsewhere =
+            (unread.is_unreachable && is_down) || unread.reason.contains("does not exist");
         if is_elsewhere || told.contains(&unread.reason) {
             continue;
         }

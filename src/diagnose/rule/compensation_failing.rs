@@ -5,7 +5,7 @@ use crate::model::saga::SagaState;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -41,7 +41,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     first.saga_type,
                     first.business_key
                 ),
-                Evidence::at("sagas", first.saga_id.as_str()),
+                Evidence::at("sagas", term("id", first.saga_id.as_str())),
                 "redrive sagas --filter 'state:compensation_failed'",
             )
             .number("sagas", failing.len())

@@ -4,7 +4,7 @@ use crate::base::human;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -36,7 +36,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         let behind = consumer
             .lag_s
             .filter(|lag| *lag > 0.0)
-            .map_or_else(String::new, |lag| format!(", oldest {}", human::age(lag)));
+            .map_or_else(String::new, |lag| format!(", lag {}", human::age(lag)));
         let ready = consumer
             .ready
             .map_or_else(|| "?".to_owned(), human::grouped);
@@ -54,7 +54,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     "{} has stopped consuming: {queue} has 0 consumers, {ready} ready{behind}",
                     consumer.consumer
                 ),
-                Evidence::at("queues", queue.clone()),
+                Evidence::at("queues", term("queue", queue)),
                 "redrive queues",
             )
             .number("ready", consumer.ready)

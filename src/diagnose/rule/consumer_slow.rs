@@ -4,7 +4,7 @@ use crate::base::human;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -39,13 +39,22 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         };
         let facts = sight.queue(queue).map(|queue| &queue.facts);
         let coming = facts.and_then(|facts| facts.rate_in);
-        let going = facts
-            .and_then(|facts| facts.rate_ack)
-            .or(consumer.inbox_per_s);
-        // Rates lag behind by seconds: a queue that is nearly empty is judged by nothing.
-        let is_still = going.is_some_and(|going| going <= 0.0)
-            && consumer.inbox_per_s.is_none_or(|rate| rate <= 0.0);
-        let is_behind = consumer.lag_s.is_some_and(|lag| lag > limit);
+        // The statistics are seconds old and averaged; inbox rows are counted. The faster one is true of a
+        // queue that was filled at once.
+        let going = match (facts.and_then(|facts| facts.rate_ack), consumer.inbox_per_s) {
+            (Some(acked), Some(seen)) => Some(acked.max(seen)),
+            (acked, seen) => acked.or(seen),
+        };
+        let is_still = going.is_some_and(|going| going <= 0.0);
+        let lag = facts
+            .and_then(|facts| facts.head_age_s)
+            .or_else(|| {
+                going
+                    .filter(|going| *going > 0.0)
+                    .map(|going| to_f64(ready) / going)
+            })
+            .filter(|_| ready > 0);
+        let is_behind = lag.is_some_and(|lag| lag > limit);
         let is_hanging = is_still && ready > 0 && consumer.consumers.is_some_and(|n| n > 0);
         if !is_behind && !(is_hanging && has_stood(sight, queue, ready)) {
             continue;
@@ -60,27 +69,25 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             (None, false) if coming.is_some() => "not drained at this pace".to_owned(),
             (None, false) => "how long that takes is not known".to_owned(),
         };
-        let lag = consumer
-            .lag_s
-            .map_or_else(String::new, |lag| format!(", {} behind", human::age(lag)));
+        let behind = lag.map_or_else(String::new, |lag| format!(", {} behind", human::age(lag)));
         look.found(
             Found::new(
                 Severity::Warning,
                 queue.clone(),
                 vec![About::Queue(queue.clone()), About::Broker],
                 format!(
-                    "{} is slower than its producers: {} ready in {queue}{lag}, {end}",
+                    "{} is slower than its producers: {} ready in {queue}{behind}, {end}",
                     consumer.consumer,
                     human::grouped(ready)
                 ),
-                Evidence::at("queues", queue.clone()),
+                Evidence::at("queues", term("queue", queue)),
                 "redrive queues",
             )
             .number("ready", ready)
             .number("consumers", consumer.consumers)
             .number("in_per_s", coming)
             .number("out_per_s", going)
-            .number("lag_s", consumer.lag_s)
+            .number("lag_s", lag)
             .number("drain_s", drain),
         );
     }
@@ -89,7 +96,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
 /// A queue nobody takes from: as deep as in the look before, or deeper.
 fn has_stood(sight: &Sight<'_>, queue: &str, ready: u64) -> bool {
     let before = sight.before.and_then(|before| before.ready(queue));
-    before.is_some_and(|before| ready >= before)
+    before.is_some_and(|before| before > 0 && ready >= before)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time to drain is an estimate")]

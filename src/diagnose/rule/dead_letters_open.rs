@@ -5,7 +5,7 @@ use crate::base::human;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -35,7 +35,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             .service(service)
             .and_then(|service| service.inbox.as_ref())
             .map(|inbox| inbox.consumer.to_string());
-        let filter = consumer.map(|consumer| format!("consumer:{consumer}"));
+        let filter = consumer.map(|consumer| term("consumer", &consumer));
         look.found(
             Found::new(
                 Severity::Warning,

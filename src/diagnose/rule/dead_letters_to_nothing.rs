@@ -2,7 +2,7 @@
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -31,7 +31,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             name.clone(),
             vec![About::Queue(name.clone())],
             format!("{name} {warning}"),
-            Evidence::at("queues", name.clone()),
+            Evidence::at("queues", term("queue", name)),
             "redrive check",
         ));
     }

@@ -4,7 +4,7 @@ use super::number;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -54,7 +54,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     "{name} has no collector: {} there that no list shows",
                     number(ready, "dead letter lies", "dead letters lie")
                 ),
-                Evidence::at("queues", name.clone()),
+                Evidence::at("queues", term("queue", name)),
                 start,
             )
             .number("ready", ready)

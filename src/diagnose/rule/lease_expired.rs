@@ -56,7 +56,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     number(over.len() as u64, "lease", "leases"),
                     human::age(overdue)
                 ),
-                Evidence::at("leases", service),
+                Evidence::of("leases"),
                 next,
             )
             .number("rows", rows.floor())

@@ -6,7 +6,7 @@ use crate::model::count::Count;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -48,7 +48,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                         group.error_class,
                         human::age(last)
                     ),
-                    Evidence::at("dead_letters", format!("consumer:{}", group.consumer)),
+                    Evidence::at("dead_letters", term("consumer", group.consumer.as_str())),
                     format!(
                         "redrive dead --by cause --filter 'consumer:{}'",
                         group.consumer

@@ -4,7 +4,7 @@ use crate::observe::snapshot::QueueView;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -74,7 +74,7 @@ fn missing(queue: &QueueView, look: &mut Look) {
         name.clone(),
         about(queue),
         format!("queue {name} does not exist on this broker: what is sent to it is returned"),
-        Evidence::at("queues", name.clone()),
+        Evidence::at("queues", term("queue", name)),
         "redrive check",
     ));
 }
@@ -110,7 +110,7 @@ fn members(queue: &QueueView, look: &mut Look) {
                 "{name} has {up} of {all} members online, {} missing: {end}",
                 missing.join(", ")
             ),
-            Evidence::at("queues", name.clone()),
+            Evidence::at("queues", term("queue", name)),
             "redrive queues",
         )
         .number("members", all)
@@ -149,7 +149,7 @@ fn state(queue: &QueueView, look: &mut Look) {
         name.clone(),
         about(queue),
         format!("{name} is in state {state}{words}"),
-        Evidence::at("queues", name.clone()),
+        Evidence::at("queues", term("queue", name)),
         "redrive queues",
     ));
 }

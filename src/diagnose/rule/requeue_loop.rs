@@ -2,7 +2,7 @@
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -42,7 +42,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                 format!(
                     "{name} is in a requeue loop: {again:.0}/s of {out:.0}/s delivered were delivered before"
                 ),
-                Evidence::at("queues", name.clone()),
+                Evidence::at("queues", term("queue", name)),
                 "redrive queues",
             )
             .number("redelivered_per_s", again)

@@ -6,7 +6,7 @@ use crate::model::saga::{Saga, SagaState};
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -55,7 +55,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     first.saga_type,
                     first.business_key
                 ),
-                Evidence::at("sagas", first.saga_id.as_str()),
+                Evidence::at("sagas", term("id", first.saga_id.as_str())),
                 "redrive sagas",
             )
             .number("sagas", open.len())

@@ -7,7 +7,7 @@ use crate::observe::snapshot::{CauseSnapshot, Missing};
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -51,7 +51,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
     }
     for (service, event, count, oldest) in missing {
         let queue = &event.queue;
-        let held = held_by_broker(causes, queue);
+        let held = held_by_broker(sight, causes, queue);
         let (severity, end) = match held {
             Some(0) => (Severity::Critical, "and its queue is empty".to_owned()),
             Some(held) => (
@@ -80,7 +80,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                 number(count, "event", "events"),
                 human::age(oldest)
             ),
-            Evidence::at("queues", queue.clone()),
+            Evidence::at("queues", term("queue", queue)),
             format!("redrive trace {}", event.event_id),
         )
         .number("events", count)
@@ -96,19 +96,26 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
     }
 }
 
-/// Messages in a queue, out at its consumers, or waiting for their next try; `None` when not known.
-fn held_by_broker(causes: &CauseSnapshot, queue: &str) -> Option<u64> {
+/// Messages in a queue, out at its consumers, or waiting for their next try; `None` when not known. The
+/// queue itself tells its depth sooner than the management API.
+fn held_by_broker(sight: &Sight<'_>, causes: &CauseSnapshot, queue: &str) -> Option<u64> {
+    let own = sight.consumer(queue).and_then(|consumer| consumer.ready);
     let mut held = None;
     for view in &causes.queues.queues {
         let facts = &view.facts;
         let is_own = facts.name == queue;
         if is_own || work_queue_of(&facts.name) == Some(queue) {
-            let here = facts.ready?
-                + if is_own {
-                    facts.unacked.unwrap_or(0)
-                } else {
-                    0
-                };
+            let ready = if is_own {
+                facts.ready.max(own)
+            } else {
+                facts.ready
+            };
+            let unacked = if is_own {
+                facts.unacked.unwrap_or(0)
+            } else {
+                0
+            };
+            let here = ready? + unacked;
             held = Some(held.unwrap_or(0) + here);
         }
     }

@@ -6,7 +6,7 @@ use crate::model::count::Count;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, Window, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -102,7 +102,7 @@ fn at_consumers(sight: &Sight<'_>, look: &mut Look) {
                     counted(waiting.count, "event waits", "events wait"),
                     human::age(oldest)
                 ),
-                Evidence::at("dead_letters", format!("consumer:{}", consumer.consumer)),
+                Evidence::at("dead_letters", term("consumer", &consumer.consumer)),
                 format!("redrive dead --filter 'consumer:{}'", consumer.consumer),
             )
             .number("waiting", waiting.count.floor())

@@ -5,7 +5,7 @@ use crate::model::count::Count;
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
-use crate::diagnose::verdict::{About, Evidence, Found, Severity};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity, term};
 use crate::diagnose::watch::Pace;
 
 pub const RULE: Rule = Rule {
@@ -52,7 +52,10 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                         "{service}: {} {event_type} to no queue ({error}): not tried again",
                         counted(count, "event of type", "events of type")
                     ),
-                    Evidence::at("outbox", format!("state:failed type:{event_type}")),
+                    Evidence::at(
+                        "outbox",
+                        format!("state:failed {}", term("type", event_type)),
+                    ),
                     format!("redrive outbox --state failed --filter 'type:{event_type}'"),
                 )
                 .number("events", rows)

@@ -270,7 +270,7 @@ const FAULTS: &[(&str, Severity, &str, Fault)] = &[
     (
         "consumer_gone",
         Severity::Critical,
-        "inventory.orders has 0 consumers, 12 304 ready, oldest 18m",
+        "inventory.orders has 0 consumers, 12 304 ready, lag 18m",
         |s| {
             let hop = s.consumer();
             (hop.consumers, hop.ready, hop.lag_s) = (Some(0), Some(12_304), Some(1_080.0));
@@ -310,7 +310,7 @@ const FAULTS: &[(&str, Severity, &str, Fault)] = &[
     (
         "consumer_slow",
         Severity::Warning,
-        "9 000 ready in inventory.orders, 15m behind, drained in 30m",
+        "9 000 ready in inventory.orders, 10m behind, drained in 30m",
         |s| {
             (s.consumer().ready, s.consumer().lag_s) = (Some(9_000), Some(900.0));
             s.queue(0).facts.rate_ack = Some(15.0);
@@ -541,4 +541,20 @@ fn a_cause_elsewhere_explains_nothing_here() {
     scene.counts().oldest_due_s = Some(90.0);
     let ids: Vec<_> = said(&scene).iter().map(|verdict| verdict.id).collect();
     assert_eq!(ids, ["server_unreachable", "dispatcher_not_claiming"]);
+}
+
+#[test]
+fn the_runbook_has_a_section_for_every_verdict_and_none_for_others() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/runbook.md");
+    let text = std::fs::read_to_string(path).expect("the runbook");
+    let part = text.split("\n## Verdicts\n").nth(1).expect("its chapter");
+    let part = part.split("\n## ").next().unwrap_or_default();
+    let mut sections: Vec<&str> = part
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    let mut ids: Vec<&str> = VERDICTS.iter().map(|rule| rule.id).collect();
+    sections.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(sections, ids);
 }

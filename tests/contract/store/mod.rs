@@ -13,6 +13,7 @@ mod outbox;
 mod sagas;
 mod sequence;
 mod sessions;
+mod trouble;
 mod waiting;
 
 use std::future::Future;
@@ -149,6 +150,9 @@ cases! {
     sagas::two_movers_of_one_saga_wait_for_each_other,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
     sessions::a_missing_table_is_named,
+    trouble::rows_are_grouped_by_what_went_wrong,
+    trouble::what_was_sent_is_followed_to_its_consumer,
+    trouble::who_holds_locks_is_seen_or_the_missing_right_named,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 

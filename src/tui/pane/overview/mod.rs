@@ -1,4 +1,4 @@
-//! Overview: what is wrong (plain facts, worst first), the flow with live numbers at every hop, and
+//! Overview: what is wrong (verdicts, worst first), the flow with live numbers at every hop, and
 //! its history. Enter on anything goes to its evidence.
 
 mod facts;
@@ -51,8 +51,8 @@ pub struct Overview {
     items: Vec<Item>,
     facts: Vec<Fact>,
     history: History,
-    /// Facts that are visible; the others are counted.
-    facts_shown: usize,
+    /// Lines of facts that are visible.
+    fact_rows: usize,
 }
 
 impl Overview {
@@ -100,7 +100,7 @@ impl Pane for Overview {
     }
 
     fn settle(&mut self, area: Rect, world: &World) {
-        self.facts_shown = view::facts_shown(area, self, world);
+        self.fact_rows = view::fact_rows(area, self, world);
         self.list.set_height(self.items.len().max(1));
     }
 
