@@ -41,8 +41,12 @@ pub async fn examine(observer: &Observer) -> Examination {
         if look > 0 {
             tokio::time::sleep(context.thresholds.refresh).await;
         }
-        let (health, flow, causes) =
-            tokio::join!(observer.health(), observer.flow(), observer.causes());
+        // Each on the heap: together they are more than a stack should hold.
+        let (health, flow, causes) = tokio::join!(
+            Box::pin(observer.health()),
+            Box::pin(observer.flow()),
+            Box::pin(observer.causes())
+        );
         watch.look_at_all(
             &Sight {
                 context,

@@ -156,15 +156,34 @@ impl Look {
         out
     }
 
-    /// The configured queues of a role; a broker that told about none of them was not seen.
+    /// The configured queues of a role, `work` or `dlq`. One that was not seen is not known to be well.
     pub fn queues<'a>(&mut self, sight: &Sight<'a>, role: &str) -> Vec<&'a QueueView> {
         let Some(causes) = self.causes(sight) else {
             return Vec::new();
         };
-        for unread in &causes.queues.unread {
-            self.blind(About::Broker, unread.reason.clone());
+        let mut out = Vec::new();
+        for service in &sight.context.services {
+            let names: Vec<&String> = match role {
+                "work" => service.inbox.iter().map(|inbox| &inbox.queue).collect(),
+                _ => service
+                    .dead_letters
+                    .iter()
+                    .flat_map(|part| &part.queues)
+                    .collect(),
+            };
+            for name in names {
+                if let Some(queue) = sight.queue(name) {
+                    out.push(queue);
+                } else {
+                    let unread = causes.queues.unread.first();
+                    let reason = unread.map_or("it was not listed", |unread| &unread.reason);
+                    self.blind(
+                        About::Queue(name.clone()),
+                        format!("queue {name}: {reason}"),
+                    );
+                }
+            }
         }
-        let queues = causes.queues.queues.iter();
-        queues.filter(|queue| queue.role == role).collect()
+        out
     }
 }

@@ -107,9 +107,14 @@ pub enum About {
 }
 
 impl About {
-    /// True when one touches the other.
+    /// True when one touches the other: a service's database holds its outbox and its sagas.
     pub fn touches(&self, other: &Self) -> bool {
-        self == other || *self == Self::All || *other == Self::All
+        let holds = |one: &Self, other: &Self| match (one, other) {
+            (Self::All, _) => true,
+            (Self::Service(service), Self::Outbox(of) | Self::Sagas(of)) => service == of,
+            _ => false,
+        };
+        self == other || holds(self, other) || holds(other, self)
     }
 }
 

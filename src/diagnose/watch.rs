@@ -174,10 +174,12 @@ impl Watch {
             .map(|(rule, held)| {
                 let rule = rules.get(*rule)?;
                 said.iter().position(|(other, cause)| {
-                    rules.get(*other).is_some_and(|other| {
-                        rule.explained_by.contains(&other.id)
-                            && is_shared(&held.found, &cause.found)
-                    })
+                    // What is worse than its cause is more than a consequence.
+                    cause.found.severity <= held.found.severity
+                        && rules.get(*other).is_some_and(|other| {
+                            rule.explained_by.contains(&other.id)
+                                && is_shared(&held.found, &cause.found)
+                        })
                 })
             })
             .collect();

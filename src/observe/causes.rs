@@ -69,16 +69,10 @@ impl Observer {
                     .await
             },
         );
-        let queues = async { self.with_depths(self.queues(1).await).await };
+        let queues = Box::pin(async { self.with_depths(self.queues(1).await).await });
+        let unseen = Box::pin(self.unseen());
         let (leases, troubles, locks, letters, sagas, horizons, queues, unseen) = tokio::join!(
-            leases,
-            troubles,
-            locks,
-            letters,
-            sagas,
-            horizons,
-            queues,
-            self.unseen()
+            leases, troubles, locks, letters, sagas, horizons, queues, unseen
         );
         CauseSnapshot {
             leases: leases.services,

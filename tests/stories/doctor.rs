@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueBindOptions,
+    QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, MySqlPool};
 
+use super::node::Node;
 use super::redrive::{Answer, Console};
-use super::shop::{DLQ, Event, QUEUE, Shop, python, server, until};
+use super::shop::{DLQ, Event, QUEUE, Servers, Shop, python, server, until};
 
 /// Limits short enough for a story, longer than a healthy pipeline needs.
 const LIMITS: &str = r#"
@@ -117,7 +119,7 @@ enum Manner {
 /// A consumer that is attached until it is dropped.
 struct Consumer {
     connection: Connection,
-    work: tokio::task::JoinHandle<()>,
+    work: tokio::task::JoinSet<()>,
 }
 
 impl Consumer {
@@ -132,7 +134,8 @@ impl Consumer {
             .await
             .expect("consumes");
         let inbox = shop.inventory.clone();
-        let work = tokio::spawn(async move {
+        let mut work = tokio::task::JoinSet::new();
+        work.spawn(async move {
             let mut held = Vec::new();
             while let Some(Ok(delivery)) = deliveries.next().await {
                 let has_sku = delivery.data.windows(5).any(|part| part == b"\"sku\"");
@@ -158,7 +161,8 @@ impl Consumer {
 
     async fn leave(self) {
         drop(self.connection.close(200, "OK".into()).await);
-        self.work.await.expect("ends with its connection");
+        // It ends with its connection.
+        self.work.join_all().await;
     }
 }
 
@@ -184,7 +188,11 @@ struct Stage {
 
 impl Stage {
     async fn open(story: &str) -> Self {
-        let shop = Shop::open(story).await;
+        Self::open_on(story, Servers::shared()).await
+    }
+
+    async fn open_on(story: &str, servers: Servers) -> Self {
+        let shop = Shop::open_on(story, servers).await;
         let text = shop.console.configuration();
         let text = text.replacen(
             "statement_timeout = \"2s\"",
@@ -459,7 +467,7 @@ impl Stage {
                 QUEUE.into(),
                 "shop.events".into(),
                 "order.*".into(),
-                Default::default(),
+                QueueBindOptions::default(),
                 none,
             )
             .await
@@ -558,6 +566,33 @@ async fn a_monitoring_user_without_rights_is_never_told_all_clear() {
     }
     python(&["forget", &management, &name], "").await;
     stage.shop.close().await;
+}
+
+/// The broker is out of memory: that is said, and not that nobody claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alarm_of_the_broker_explains_what_waits() {
+    let node = Node::start().await;
+    let stage = Stage::open_on("doctor_alarm", Servers::of(&node)).await;
+    stage.is_quiet("the start").await;
+    let limit = "set_vm_memory_high_watermark";
+    node.ctl(&[limit, "absolute", "1MB"]).await;
+    stage.emit(&Event::order(1, true), "order.created").await;
+    until("the alarm, and what follows from it", || async {
+        let answer = stage.doctor().await;
+        let first = first(&answer);
+        let follows = first["explains"].to_string();
+        first["id"] == "broker_blocked" && follows.contains("dispatcher_not_claiming orders")
+    })
+    .await;
+    node.ctl(&[limit, "0.4"]).await;
+    until("events go out again", || async {
+        stage.dispatch().await;
+        let answer = stage.doctor().await;
+        answer.code == 0 && first(&answer).is_null()
+    })
+    .await;
+    stage.shop.close().await;
+    node.stop().await;
 }
 
 /// Events flow all the time: nothing is ever said.

@@ -18,7 +18,11 @@ pub const RULE: Rule = Rule {
 };
 
 fn look(sight: &Sight<'_>, look: &mut Look) {
-    let alarms = sight.causes.map(|causes| causes.queues.alarms());
+    let told = sight.causes.filter(|causes| {
+        let overview = causes.queues.overview.as_ref();
+        overview.is_some_and(|overview| overview.nodes.is_some())
+    });
+    let alarms = told.map(|causes| causes.queues.alarms());
     let blocked = match sight.health.map(|health| &health.flow) {
         Some(Flow::Blocked(reason)) => Some(reason.clone()),
         Some(Flow::Open) => None,

@@ -17,10 +17,20 @@ pub const RULE: Rule = Rule {
 
 fn look(sight: &Sight<'_>, look: &mut Look) {
     for queue in look.queues(sight, "work") {
-        let name = &queue.facts.name;
+        let (name, facts) = (&queue.facts.name, &queue.facts);
         if !queue.is_told() {
             let reason = format!("the broker tells nothing about {name} but its depth");
             look.blind(About::Queue(name.clone()), reason);
+            continue;
+        }
+        let exchange = facts.dead_letter_exchange.as_deref();
+        let unread = sight.causes.iter().flat_map(|causes| &causes.queues.unread);
+        if let Some(unread) = exchange.and_then(|name| {
+            unread
+                .into_iter()
+                .find(|u| u.what == format!("bindings of {name}"))
+        }) {
+            look.blind(About::Queue(name.clone()), unread.reason.clone());
             continue;
         }
         let Some(warning) = queue.dead_letters_to_nothing() else {

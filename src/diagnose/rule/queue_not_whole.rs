@@ -18,20 +18,22 @@ pub const RULE: Rule = Rule {
 };
 
 fn look(sight: &Sight<'_>, look: &mut Look) {
-    let Some(causes) = look.causes(sight) else {
-        return;
-    };
     nodes(sight, look);
-    for unread in &causes.queues.unread {
-        look.blind(About::Broker, unread.reason.clone());
-    }
-    for queue in causes.queues.queues.iter().filter(|q| q.role != "other") {
+    let mut queues = look.queues(sight, "work");
+    queues.extend(look.queues(sight, "dlq"));
+    for queue in queues {
         if queue.is_missing() {
             missing(queue, look);
-            continue;
+        } else if queue.is_told() {
+            members(queue, look);
+            state(queue, look);
+        } else {
+            let reason = format!(
+                "the broker tells nothing about {} but its depth",
+                queue.facts.name
+            );
+            look.blind(About::Queue(queue.facts.name.clone()), reason);
         }
-        members(queue, look);
-        state(queue, look);
     }
 }
 
@@ -39,13 +41,17 @@ fn nodes(sight: &Sight<'_>, look: &mut Look) {
     let overview = sight
         .causes
         .and_then(|causes| causes.queues.overview.as_ref());
-    for node in overview.into_iter().flat_map(|o| o.nodes.iter().flatten()) {
+    let Some(nodes) = overview.and_then(|overview| overview.nodes.as_ref()) else {
+        look.blind(About::Management, "the nodes of the broker are not known");
+        return;
+    };
+    for node in nodes {
         match node.is_running {
             Some(true) => {}
             Some(false) => look.found(Found::new(
                 Severity::Critical,
                 format!("node {}", node.name),
-                vec![About::Broker],
+                vec![About::Broker, About::Management],
                 format!("node {} of the broker is down", node.name),
                 Evidence::of("queues"),
                 "redrive queues",
@@ -54,7 +60,7 @@ fn nodes(sight: &Sight<'_>, look: &mut Look) {
             None => look.found(Found::new(
                 Severity::Unseen,
                 format!("node {}", node.name),
-                vec![About::Broker],
+                vec![About::Broker, About::Management],
                 format!("nobody tells whether node {} of the broker runs", node.name),
                 Evidence::of("queues"),
                 "redrive check",

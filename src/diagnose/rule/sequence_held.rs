@@ -72,6 +72,10 @@ fn at_consumers(sight: &Sight<'_>, look: &mut Look) {
     let limit = sight.limits().waiting.as_secs_f64();
     for consumer in &flow.consumers {
         let Some(waiting) = &consumer.waiting else {
+            let part = format!("waiting events of {}", consumer.service);
+            if let Some(unread) = flow.unread.iter().find(|unread| unread.what == part) {
+                look.blind(About::Queue(consumer.queue.clone()), unread.reason.clone());
+            }
             continue;
         };
         let Some(oldest) = waiting.oldest_s.filter(|oldest| *oldest > limit) else {

@@ -94,10 +94,10 @@ fn saga(state: SagaState, late_s: Option<u64>) -> Saga {
     }
 }
 
-type Fault = fn(&mut Scene);
+pub type Fault = fn(&mut Scene);
 
 /// A fault, the rule that must come first, how bad, and words that must be in its sentence.
-const FAULTS: &[(&str, Severity, &str, Fault)] = &[
+pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
     (
         "server_unreachable",
         Severity::Critical,
@@ -326,7 +326,10 @@ const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "sent_not_consumed",
         Severity::Critical,
         "inventory has never seen 1 event of orders, the oldest sent 14m ago, and its queue is empty",
-        |s| value(&mut s.causes().unseen).missing = vec![missing()],
+        |s| {
+            value(&mut s.causes().unseen).missing = vec![missing()];
+            s.consumer().ready = Some(0);
+        },
     ),
     (
         "sent_not_consumed",
@@ -334,6 +337,7 @@ const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "the broker holds 6 messages for it",
         |s| {
             value(&mut s.causes().unseen).missing = vec![missing()];
+            s.consumer().ready = Some(0);
             s.queue(0).facts.unacked = Some(6);
         },
     ),
@@ -531,6 +535,16 @@ fn what_follows_from_a_cause_is_named_by_it_and_not_said() {
             "sent_not_consumed orders inventory"
         ]
     );
+}
+
+/// A queue without one of its members is no reason for a consumer that is gone.
+#[test]
+fn a_warning_explains_nothing_that_is_worse() {
+    let mut scene = Scene::healthy();
+    (scene.consumer().consumers, scene.consumer().ready) = (Some(0), Some(12_304));
+    scene.queue(0).facts.members_online = Some(vec!["a".to_owned(), "b".to_owned()]);
+    let ids: Vec<_> = said(&scene).iter().map(|verdict| verdict.id).collect();
+    assert_eq!(ids, ["consumer_gone", "queue_not_whole"]);
 }
 
 #[test]

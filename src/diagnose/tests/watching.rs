@@ -82,6 +82,57 @@ fn a_claim_between_two_looks_is_a_dispatcher_at_work() {
     }
 }
 
+/// Everything that can be unread is: nothing that was said goes quiet for it.
+fn blindfold(scene: &mut Scene) {
+    scene.health = None;
+    let flow = scene.flow.as_mut().expect("seen");
+    flow.outboxes = vec![unread("orders", false)];
+    for consumer in &mut flow.consumers {
+        (consumer.ready, consumer.consumers) = (None, None);
+    }
+    flow.operations_unknown = None;
+    let causes = scene.causes();
+    causes.leases = vec![unread("orders", false)];
+    causes.troubles = vec![unread("orders", false)];
+    causes.locks = vec![unread("orders", false)];
+    causes.letters = vec![unread("inventory", false)];
+    causes.sagas = vec![unread("orders", false)];
+    causes.horizons = vec![unread("inventory", false)];
+    causes.unseen = vec![unread("orders", false)];
+    causes.queues.queues.clear();
+    causes.queues.overview = None;
+}
+
+#[test]
+fn nothing_goes_quiet_because_it_cannot_be_read() {
+    for (id, _, words, fault) in super::rules::FAULTS {
+        // Events that wait for a version are told with the counts, which have no part for it.
+        if words.contains("wait for an earlier version") || *id == "cannot_see" {
+            continue;
+        }
+        let mut watch = Watch::default();
+        let mut scene = Scene::healthy();
+        fault(&mut scene);
+        for second in 0..2 {
+            look(&mut watch, scene.clone(), second);
+        }
+        let first = |watch: &Watch| watch.verdicts().iter().position(|v| v.id == *id);
+        assert_eq!(first(&watch), Some(0), "{id}");
+        let mut blind = Scene::healthy();
+        blindfold(&mut blind);
+        for second in 2..12 {
+            look(&mut watch, blind.clone(), second);
+        }
+        let at = first(&watch);
+        let kept = at.and_then(|at| watch.verdicts().into_iter().nth(at));
+        let kept = kept.unwrap_or_else(|| panic!("{id} went quiet: {words}"));
+        assert!(
+            kept.unseen.is_some(),
+            "{id} does not say that it was not seen"
+        );
+    }
+}
+
 proptest! {
     /// Whatever happens from look to look: nothing is said that was not found in two looks in a row, and
     /// what is said does not go before three looks without it.

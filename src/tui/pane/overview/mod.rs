@@ -53,6 +53,8 @@ pub struct Overview {
     history: History,
     /// Lines of facts that are visible.
     fact_rows: usize,
+    /// True once somebody has moved the cursor; until then it stays on the worst.
+    is_moved: bool,
 }
 
 impl Overview {
@@ -94,7 +96,7 @@ impl Pane for Overview {
         }
         self.list.sync(ids);
         // What was wrong and is not any more takes no cursor with it: nothing acts here.
-        if self.list.is_gone() {
+        if self.list.is_gone() || !self.is_moved {
             self.list.select_index(0);
         }
     }
@@ -109,6 +111,15 @@ impl Pane for Overview {
     }
 
     fn act(&mut self, action: Action, world: &World) -> Vec<Ask> {
+        self.is_moved |= matches!(
+            action,
+            Action::Up
+                | Action::Down
+                | Action::PageUp
+                | Action::PageDown
+                | Action::First
+                | Action::Last
+        );
         match action {
             Action::Up => self.list.move_by(-1),
             Action::Down => self.list.move_by(1),
@@ -132,6 +143,7 @@ impl Pane for Overview {
         match view::item_at(area, at.1, self, world) {
             Some(index) if self.list.selected() == Some(index) => self.act(Action::Enter, world),
             Some(index) => {
+                self.is_moved = true;
                 self.list.select_index(index);
                 Vec::new()
             }
@@ -180,6 +192,7 @@ impl Pane for Overview {
     }
 
     fn select(&mut self, id: &str, _world: &World) {
+        self.is_moved = true;
         self.list.select(id);
     }
 }

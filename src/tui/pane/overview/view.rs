@@ -32,16 +32,21 @@ fn flow_rows(flow: Option<&FlowSnapshot>) -> u16 {
 }
 
 impl Layout {
-    fn cut(area: Rect, facts: usize, world: &World) -> Self {
+    fn cut(area: Rect, pane: &Overview, world: &World) -> Self {
         let (_, area) = paint::split_top(area, browser::problem_rows(area, SPEC.feed, world));
         let flow_wanted = flow_rows(world.readings.flow.value.as_deref()) + 2;
-        let facts_wanted = columns(facts).max(1) + 2;
         let charts_min = if area.height >= 12 { 3 } else { 0 };
         // Borders are shared, so every box after the first is one row higher than its part.
         let for_two = area.height.saturating_sub(charts_min.max(1) - 1) + 1;
-        let verdicts = facts_wanted
-            .min(for_two.saturating_sub(flow_wanted).max(4))
-            .min(area.height);
+        let room = for_two.saturating_sub(flow_wanted).max(4);
+        // Every second line, or that of one fact alone.
+        let full = columns(lines_wanted(pane)) + 2;
+        let facts_wanted = if full <= room {
+            full
+        } else {
+            columns(pane.facts.len() + 1) + 2
+        };
+        let verdicts = facts_wanted.max(3).min(room).min(area.height);
         let flow = flow_wanted
             .min(for_two.saturating_sub(verdicts))
             .min(area.height);
@@ -84,7 +89,7 @@ impl Layout {
 
 /// Lines of facts that fit into their box.
 pub fn fact_rows(area: Rect, pane: &Overview, world: &World) -> usize {
-    let layout = Layout::cut(area, lines_wanted(pane), world);
+    let layout = Layout::cut(area, pane, world);
     usize::from(layout.verdicts.height.saturating_sub(2))
 }
 
@@ -132,7 +137,7 @@ fn fact_lines(pane: &Overview, rows: usize) -> Vec<FactLine> {
 
 /// The item on a row of the screen.
 pub fn item_at(area: Rect, y: u16, pane: &Overview, world: &World) -> Option<usize> {
-    let layout = Layout::cut(area, lines_wanted(pane), world);
+    let layout = Layout::cut(area, pane, world);
     let inside = |rect: Rect| {
         (rect.height > 2 && y > rect.y && y + 1 < rect.bottom())
             .then(|| usize::from(y - rect.y - 1))
@@ -159,7 +164,7 @@ pub fn item_at(area: Rect, y: u16, pane: &Overview, world: &World) -> Option<usi
 impl Overview {
     pub(super) fn view(&self, area: Rect, buf: &mut Buffer, world: &World) {
         browser::problems(buf, area, SPEC.feed, world);
-        let layout = Layout::cut(area, lines_wanted(self), world);
+        let layout = Layout::cut(area, self, world);
         self.draw_verdicts(layout.verdicts, buf, world);
         self.draw_flow(layout.flow, buf, world);
         self.draw_charts(layout.charts, buf, world);
