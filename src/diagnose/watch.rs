@@ -133,8 +133,8 @@ impl Watch {
                 continue;
             }
             let touched = |blind: &&Blind| {
-                let about = held.found.about.iter();
-                about.into_iter().any(|about| about.touches(&blind.about))
+                let mut about = held.found.about.iter();
+                about.any(|about| about.touches(&blind.about))
             };
             if let Some(blind) = blind.iter().find(touched) {
                 held.unseen = Some(blind.reason.clone());
@@ -237,10 +237,8 @@ impl Watch {
 }
 
 fn is_shared(one: &Found, other: &Found) -> bool {
-    let pairs = one.about.iter();
-    pairs
-        .into_iter()
-        .any(|about: &About| other.about.iter().any(|cause| about.touches(cause)))
+    let touches = |about: &About| other.about.iter().any(|cause| about.touches(cause));
+    one.about.iter().any(touches)
 }
 
 /// The verdict that is said for one, through all that explain it. Rules name only causes that stand

@@ -23,13 +23,10 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             look.blind(About::Queue(name.clone()), reason);
             continue;
         }
-        let exchange = facts.dead_letter_exchange.as_deref();
-        let unread = sight.causes.iter().flat_map(|causes| &causes.queues.unread);
-        if let Some(unread) = exchange.and_then(|name| {
-            unread
-                .into_iter()
-                .find(|u| u.what == format!("bindings of {name}"))
-        }) {
+        let exchange = facts.dead_letter_exchange.as_deref().unwrap_or_default();
+        let part = format!("bindings of {exchange}");
+        let mut unread = sight.causes.iter().flat_map(|causes| &causes.queues.unread);
+        if let Some(unread) = unread.find(|unread| unread.what == part) {
             look.blind(About::Queue(name.clone()), unread.reason.clone());
             continue;
         }
