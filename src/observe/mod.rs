@@ -26,6 +26,7 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
+use crate::broker::{Binding, BrokerOverview, QueuePage};
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
@@ -122,6 +123,10 @@ pub struct Observer {
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
     letter_groups: Shared<DeadLetterGroups>,
+    // The management API takes one request an address at a time.
+    overviews: Shared<BrokerOverview>,
+    queue_pages: Shared<QueuePage>,
+    bindings: Shared<Option<Vec<Binding>>>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -133,6 +138,9 @@ impl Observer {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
             letter_groups: Shared::new(ports.context.thresholds.refresh),
+            overviews: Shared::new(ports.context.thresholds.refresh),
+            queue_pages: Shared::new(ports.context.thresholds.refresh),
+            bindings: Shared::new(ports.context.thresholds.refresh),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -42,7 +42,13 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         }
         told.push(unread.reason.clone());
         let text = format!("{} cannot be seen: {}", unread.what, unread.reason);
-        look.found(unseen(unread.what, About::All, text));
+        let is_late = unread.is_unreachable;
+        let found = unseen(unread.what, About::All, text);
+        look.found(if is_late {
+            found.recovered_by("whoever runs that server: it did not answer in time")
+        } else {
+            found
+        });
     }
     if let Some(problem) = nodes_problem(causes) {
         let text = format!("alarms of the nodes cannot be seen: {problem}");

@@ -184,7 +184,7 @@ impl Overview {
         if self.facts.is_empty() {
             let (glyph, text, role) = match (
                 world.readings.health.value.is_some(),
-                world.readings.flow.value.is_some(),
+                world.readings.flow.value.is_some() && world.readings.causes.value.is_some(),
             ) {
                 (true, true) => ("✓", "nothing is wrong that this screen can see", Role::Good),
                 _ if world.readings.flow.problem.is_some() => {
