@@ -144,13 +144,12 @@ impl Look {
     pub fn parts<'a, T>(&mut self, parts: &'a [PerService<T>]) -> Vec<(&'a str, &'a T)> {
         let mut out = Vec::new();
         for part in parts {
-            match &part.value {
-                Some(value) => out.push((part.service.as_str(), value)),
-                None => {
-                    let unread = part.unread.as_ref();
-                    let reason = unread.map_or("not read", |unread| unread.reason.as_str());
-                    self.blind(About::Service(part.service.clone()), reason);
-                }
+            if let Some(value) = &part.value {
+                out.push((part.service.as_str(), value));
+            } else {
+                let unread = part.unread.as_ref();
+                let reason = unread.map_or("not read", |unread| unread.reason.as_str());
+                self.blind(About::Service(part.service.clone()), reason);
             }
         }
         out

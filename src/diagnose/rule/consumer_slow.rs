@@ -56,7 +56,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             .filter(|_| ready > 0);
         let is_behind = lag.is_some_and(|lag| lag > limit);
         let is_hanging = is_still && ready > 0 && consumer.consumers.is_some_and(|n| n > 0);
-        if !is_behind && !(is_hanging && has_stood(sight, queue, ready)) {
+        if !(is_behind || is_hanging && has_stood(sight, queue, ready)) {
             continue;
         }
         let drain = match (coming, going) {
