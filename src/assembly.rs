@@ -153,6 +153,7 @@ impl Services {
     pub fn bench(&self, program: PathBuf, options: Options) -> Result<Bench, ConfigError> {
         let is_embedded = self.switchboard.is_some();
         Ok(Bench {
+            is_read_only: options.read_only || self.ports.context.read_only,
             worker_ports: self.beside(options)?.ports,
             ports: self.ports.clone(),
             place: if is_embedded {

@@ -331,6 +331,15 @@ async fn place(session: &Session, args: &PlaceArgs) -> Outcome {
             ),
         ));
     }
+    if session.read_only {
+        return Err(Failure::new(
+            Exit::Refused,
+            format!(
+                "context {} is read-only; nothing was placed",
+                ports.context.name
+            ),
+        ));
+    }
     let mut answer = session.answer("orders");
     let began = Instant::now();
     for number in args.first..args.first.saturating_add(args.count) {

@@ -155,6 +155,8 @@ pub struct Bench {
     pub ports: Ports,
     /// The same with sessions for workers inside this process.
     pub worker_ports: Ports,
+    /// Nothing may be written: by the configuration, or because it was asked for.
+    pub is_read_only: bool,
     /// Where drills play here.
     pub place: Where,
     /// This program.

@@ -50,7 +50,7 @@ fn allowed(bench: &Bench) -> Result<(), Trouble> {
             context.environment.word()
         )));
     }
-    if context.read_only {
+    if bench.is_read_only {
         return Err(Trouble::Refused(format!(
             "context {} is read-only and a drill writes; nothing was done",
             context.name

@@ -48,13 +48,16 @@ impl Observer {
         );
         let letters = self.of_services(
             |service| service.dead_letters.is_some(),
-            |service, store| self.groups(service, store),
+            |service, store| {
+                self.reader
+                    .store(&service.name, "dead letters", store.dead_letter_groups())
+            },
         );
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
             |service, store| {
                 self.reader
-                    .store(&service.name, "sagas", store.sagas(SAGAS_LOOKED_AT))
+                    .store(&service.name, "sagas", store.sagas_open(SAGAS_LOOKED_AT))
             },
         );
         let horizons = self.of_services(

@@ -27,7 +27,8 @@ mod tests;
 pub(crate) use journal::shown as operation_shown;
 
 use crate::broker::{Binding, BrokerOverview, QueuePage};
-use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
+use crate::model::count::Count;
+use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
@@ -122,11 +123,12 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
-    letter_groups: Shared<DeadLetterGroups>,
     // The management API takes one request an address at a time.
     overviews: Shared<BrokerOverview>,
     queue_pages: Shared<QueuePage>,
     bindings: Shared<Option<Vec<Binding>>>,
+    sagas_attention: Shared<u64>,
+    operations_unknown: Shared<Count>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -137,10 +139,11 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
-            letter_groups: Shared::new(ports.context.thresholds.refresh),
             overviews: Shared::new(ports.context.thresholds.refresh),
             queue_pages: Shared::new(ports.context.thresholds.refresh),
             bindings: Shared::new(ports.context.thresholds.refresh),
+            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -20,7 +20,8 @@ use crate::config::{
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::count::Count;
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
@@ -169,6 +170,9 @@ pub(super) fn counts() -> OutboxCounts {
 impl SagaStore for FakeStore {
     async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
         self.answer("sagas", Vec::new()).await
+    }
+    async fn sagas_open(&self, _: u32) -> StoreResult<Vec<Saga>> {
+        self.answer("sagas_open", Vec::new()).await
     }
     async fn saga(&self, _: &SagaId) -> StoreResult<Option<Saga>> {
         self.unused()
@@ -375,6 +379,13 @@ impl Store for FakeStore {
     }
     async fn inbox_recent(&self, _: Duration) -> StoreResult<Count> {
         self.answer("inbox_recent", Count::Exact(50)).await
+    }
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts> {
+        let counts = DeadLetterCounts {
+            open: Count::Exact(41),
+            deaths_last_minute: Count::Exact(2),
+        };
+        self.answer("dead_letter_counts", counts).await
     }
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups> {
         let groups = DeadLetterGroups {

@@ -1,6 +1,6 @@
 //! One opened database: its pools, its rendered statements, its limits.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::RwLock;
@@ -72,6 +72,8 @@ pub struct Db {
     pub sagas: Option<(Identifier, SagaStatements)>,
     /// Its journal.
     pub journal: Option<JournalStatements>,
+    /// The server's own estimate of the outbox's rows, and when it was asked.
+    pub outbox_rows: Mutex<Option<(Instant, Option<u64>)>>,
 }
 
 impl Db {
@@ -150,6 +152,7 @@ impl Db {
                 .journal
                 .then(|| part.rendered(JournalStatements::render(&slots)))
                 .transpose()?,
+            outbox_rows: Mutex::default(),
             pools,
             slots,
         })

@@ -149,10 +149,12 @@ cases! {
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
+    sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
     trouble::rows_are_grouped_by_what_went_wrong,
     trouble::what_was_sent_is_followed_to_its_consumer,
     trouble::who_holds_locks_is_seen_or_the_missing_right_named,
+    sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 
