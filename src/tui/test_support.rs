@@ -257,7 +257,7 @@ pub fn read_ago(fresh: Fresh, seconds: u64) -> Fresh {
     }
 }
 
-fn value<T: Clone>(reading: Reading<T>) -> T {
+fn value<T: Clone>(reading: &Reading<T>) -> T {
     reading.value.as_deref().cloned().expect("read")
 }
 
@@ -269,7 +269,7 @@ pub fn causes() -> Fresh {
     let (Fresh::DeadLetters(letters), Fresh::Sagas(sagas)) = (dead_letters(9), sagas(9)) else {
         unreachable!("each is of its kind");
     };
-    let letters = value(letters).services.into_iter().map(|part| PerService {
+    let letters = value(&letters).services.into_iter().map(|part| PerService {
         service: part.service,
         value: part.value.map(|facts| facts.groups),
         unread: part.unread,
@@ -281,7 +281,7 @@ pub fn causes() -> Fresh {
         sample: event_id(7),
     };
     Fresh::Causes(reading(CauseSnapshot {
-        leases: value(leases).services,
+        leases: value(&leases).services,
         troubles: vec![part(
             "orders",
             RowTroubles {
@@ -291,9 +291,9 @@ pub fn causes() -> Fresh {
         )],
         locks: vec![part("orders", Some(LockWaits::default()))],
         letters: letters.collect(),
-        sagas: value(sagas).services,
+        sagas: value(&sagas).services,
         horizons: vec![part("inventory", None)],
-        queues: value(queues),
+        queues: value(&queues),
         unseen: vec![part("orders", Unseen::default())],
     }))
 }

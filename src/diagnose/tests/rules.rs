@@ -139,7 +139,9 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "queue_not_whole",
         Severity::Warning,
         "2 of 3 members online, c missing",
-        |s| s.queue(0).facts.members_online = Some(vec!["a".to_owned(), "b".to_owned()]),
+        |s| {
+            s.queue(0).facts.members_online = Some(vec!["a".to_owned(), "b".to_owned()]);
+        },
     ),
     (
         "queue_not_whole",
@@ -223,7 +225,9 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "batch_outlives_lease",
         Severity::Warning,
         "31 rows came back because the lease ran out",
-        |s| s.troubles().retried = vec![rows("order.created", REAPED, 31)],
+        |s| {
+            s.troubles().retried = vec![rows("order.created", REAPED, 31)];
+        },
     ),
     (
         "confirms_missing",
@@ -238,7 +242,9 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "dispatcher_behind",
         Severity::Warning,
         "dispatchers are behind",
-        |s| s.counts().oldest_due_s = Some(300.0),
+        |s| {
+            s.counts().oldest_due_s = Some(300.0);
+        },
     ),
     (
         "unroutable",
@@ -256,7 +262,9 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "dispatch_failed",
         Severity::Warning,
         "1 event failed at dispatch, most of type order.created: refused: too large",
-        |s| s.troubles().failed = vec![rows("order.created", "refused: too large", 1)],
+        |s| {
+            s.troubles().failed = vec![rows("order.created", "refused: too large", 1)];
+        },
     ),
     (
         "dead_letters_to_nothing",
@@ -320,7 +328,9 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "consumer_slow",
         Severity::Warning,
         "not drained at this pace",
-        |s| (s.consumer().ready, s.consumer().lag_s) = (Some(9_000), Some(900.0)),
+        |s| {
+            (s.consumer().ready, s.consumer().lag_s) = (Some(9_000), Some(900.0));
+        },
     ),
     (
         "sent_not_consumed",
@@ -376,25 +386,33 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         "saga_overdue",
         Severity::Warning,
         "1 saga is past the deadline by up to 4m, first order o-8812",
-        |s| s.causes().sagas = vec![part("orders", vec![saga(SagaState::Running, Some(240))])],
+        |s| {
+            s.causes().sagas = vec![part("orders", vec![saga(SagaState::Running, Some(240))])];
+        },
     ),
     (
         "operation_unknown",
         Severity::Warning,
         "1 operation has an unknown outcome",
-        |s| s.flow.as_mut().expect("seen").operations_unknown = Some(Count::Exact(1)),
+        |s| {
+            s.flow.as_mut().expect("seen").operations_unknown = Some(Count::Exact(1));
+        },
     ),
     (
         "clock_skew",
         Severity::Warning,
         "is -3.0s away from ours",
-        |s| s.health().skew_us = Some(-3_000_000),
+        |s| {
+            s.health().skew_us = Some(-3_000_000);
+        },
     ),
     (
         "cannot_see",
         Severity::Unseen,
         "part of orders cannot be seen: look on orders is not permitted",
-        |s| s.causes().locks = vec![unread("orders", false)],
+        |s| {
+            s.causes().locks = vec![unread("orders", false)];
+        },
     ),
 ];
 
