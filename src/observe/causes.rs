@@ -19,8 +19,6 @@ use super::snapshot::{CauseSnapshot, Missing, PerService, QueueSnapshot, Unread,
 const TROUBLE_ROWS: u32 = 500;
 /// Sent events that are followed up in one look.
 const FOLLOWED_ROWS: u32 = 200;
-/// Sagas looked at: those that need somebody come first.
-const SAGAS_LOOKED_AT: u32 = 200;
 
 /// What each exchange is bound to; `None` = no such exchange, or its bindings cannot be read.
 type Routes = HashMap<String, Option<Vec<Binding>>>;
@@ -55,10 +53,7 @@ impl Observer {
         );
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "sagas", store.sagas_open(SAGAS_LOOKED_AT))
-            },
+            |service, store| self.open_sagas(service, store),
         );
         let horizons = self.of_services(
             |service| service.inbox.is_some(),

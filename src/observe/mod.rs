@@ -33,6 +33,7 @@ use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
+use crate::model::saga::Saga;
 use crate::ports::Ports;
 use reader::Reader;
 use shared::Shared;
@@ -127,7 +128,7 @@ pub struct Observer {
     overviews: Shared<BrokerOverview>,
     queue_pages: Shared<QueuePage>,
     bindings: Shared<Option<Vec<Binding>>>,
-    sagas_attention: Shared<u64>,
+    sagas_open: Shared<Vec<Saga>>,
     operations_unknown: Shared<Count>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
@@ -142,7 +143,7 @@ impl Observer {
             overviews: Shared::new(ports.context.thresholds.refresh),
             queue_pages: Shared::new(ports.context.thresholds.refresh),
             bindings: Shared::new(ports.context.thresholds.refresh),
-            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            sagas_open: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
