@@ -133,7 +133,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         },
     ),
     ("queue_not_whole", Severity::Critical, "no majority", |s| {
-        s.queue(0).facts.members_online = Some(vec!["a".to_owned()])
+        s.queue(0).facts.members_online = Some(vec!["a".to_owned()]);
     }),
     (
         "queue_not_whole",
@@ -286,7 +286,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         },
     ),
     ("consumer_gone", Severity::Warning, "0 ready", |s| {
-        (s.consumer().consumers, s.consumer().ready) = (Some(0), Some(0))
+        (s.consumer().consumers, s.consumer().ready) = (Some(0), Some(0));
     }),
     (
         "requeue_loop",
@@ -379,7 +379,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
             s.causes().sagas = vec![part(
                 "orders",
                 vec![saga(SagaState::CompensationFailed, None)],
-            )]
+            )];
         },
     ),
     (
