@@ -166,6 +166,11 @@ const REGISTRIES: &[Registry] = &[
         ],
     },
     Registry {
+        folder: "diagnose/rule",
+        slice: "VERDICTS",
+        helpers: &[],
+    },
+    Registry {
         folder: "drill",
         slice: "DRILLS",
         helpers: &[

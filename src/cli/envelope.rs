@@ -41,6 +41,8 @@ pub struct Answer {
     pub notes: Vec<String>,
     /// The exit code, if everything could be read.
     pub exit: Exit,
+    /// True: the exit code, whatever could be read.
+    pub is_exit_fixed: bool,
 }
 
 #[derive(Serialize)]
@@ -73,6 +75,7 @@ impl Answer {
             table: Table::default(),
             notes: Vec::new(),
             exit: Exit::Fine,
+            is_exit_fixed: false,
         }
     }
 
@@ -122,7 +125,7 @@ impl Answer {
 
     /// The exit code, given what could not be read.
     pub fn exit(&self) -> Exit {
-        if self.unread.is_empty() {
+        if self.unread.is_empty() || self.is_exit_fixed {
             self.exit
         } else {
             Exit::Unreachable

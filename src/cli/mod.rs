@@ -11,6 +11,7 @@ pub mod dead;
 pub mod dead_show;
 pub mod demo;
 pub mod discard;
+pub mod doctor;
 pub mod drill;
 pub mod envelope;
 pub mod exit;
@@ -118,6 +119,11 @@ pub struct Global {
 pub enum Command {
     /// Where the pipeline stands: health, flow, and what needs a person
     Status,
+    /// What is wrong and why, the worst first, and who recovers it
+    ///
+    /// Looks three times, a refresh apart. Exit code 3: something is wrong. 5: nothing is wrong that could be
+    /// looked at, but something could not. docs/runbook.md has a section for each verdict.
+    Doctor(doctor::DoctorArgs),
     /// Outbox rows of one state, oldest due first
     Outbox(outbox::OutboxArgs),
     /// Claims and their leases, the most overdue first
@@ -207,6 +213,7 @@ async fn dispatch(cli: Cli) -> Outcome {
         )),
         Some(Command::Demo(args)) => demo::run(&global, &args).await,
         Some(Command::Drill(args)) => drill::run(&global, &args).await,
+        Some(Command::Doctor(args)) if args.list => doctor::list(global.output),
         Some(Command::Config(args)) => config::run(&global, &args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(command) => {
@@ -222,6 +229,7 @@ async fn dispatch(cli: Cli) -> Outcome {
 async fn in_context(session: &Session, command: Command) -> Outcome {
     match command {
         Command::Status => status::run(session).await,
+        Command::Doctor(_) => doctor::run(session).await,
         Command::Outbox(args) => outbox::run(session, &args).await,
         Command::Leases(args) => leases::run(session, &args).await,
         Command::Queues(args) => queues::run(session, &args).await,

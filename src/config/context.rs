@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{
     ConfigError, Context, Environment, OwnerRule, Thresholds, alerting, consuming, dispatcher,
-    drilling, retention, service, url,
+    drilling, retention, service, url, verdicts,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -39,6 +39,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "consumer",
         "drill",
         "retention",
+        "verdicts",
         "on_death",
         "services",
     ])?;
@@ -78,6 +79,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         consumer,
         drill: drilling::read(section)?,
         retention,
+        verdicts: verdicts::read(section)?,
         on_death: alerting::read(section)?,
     };
     Ok(context)

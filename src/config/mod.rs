@@ -15,6 +15,7 @@ mod section;
 mod service;
 pub mod show;
 mod url;
+pub mod verdicts;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
 pub use drilling::DrillSettings;
 pub use retention::RetentionSettings;
+pub use verdicts::VerdictSettings;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +117,8 @@ pub struct Context {
     pub drill: DrillSettings,
     /// How inbox rows are forgotten.
     pub retention: RetentionSettings,
+    /// When something counts as wrong.
+    pub verdicts: VerdictSettings,
     /// Who is told about deaths.
     pub on_death: Option<AlertSettings>,
 }

@@ -108,6 +108,7 @@ impl List<'_> {
         let d = &context.dispatcher;
         let c = &context.consumer;
         let r = &context.retention;
+        let v = &context.verdicts;
         let values = [
             ("thresholds.refresh", duration::show(limits.refresh)),
             ("thresholds.stale_after", duration::show(limits.stale_after)),
@@ -156,6 +157,18 @@ impl List<'_> {
             ("retention.archive", r.archive.to_string()),
             ("retention.batch_rows", r.batch_rows.to_string()),
             ("retention.interval", duration::show(r.interval)),
+            ("verdicts.every", duration::show(v.every)),
+            ("verdicts.looks", v.looks.to_string()),
+            ("verdicts.quiet_looks", v.quiet_looks.to_string()),
+            ("verdicts.due", duration::show(v.due)),
+            ("verdicts.lease", duration::show(v.lease)),
+            ("verdicts.lock_wait", duration::show(v.lock_wait)),
+            ("verdicts.transaction", duration::show(v.transaction)),
+            ("verdicts.lag", duration::show(v.lag)),
+            ("verdicts.consumed", duration::show(v.consumed)),
+            ("verdicts.followed", duration::show(v.followed)),
+            ("verdicts.waiting", duration::show(v.waiting)),
+            ("verdicts.poison", v.poison.to_string()),
         ];
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));

@@ -19,7 +19,9 @@ use super::ids::{AggregateId, ClaimToken, EventId};
 use super::message::{FieldTable, Payload};
 use super::page::Cursor;
 
-/// Error of a row that is pending again after somebody had claimed it.
+/// How the error of a row begins that is pending again after somebody had claimed it.
+pub const LEASE_OVER: &str = "the lease ran out";
+/// The same, in full.
 pub const REAPED: &str =
     "the lease ran out: its dispatcher died or was too slow; it may have been sent";
 /// The same, of a row whose attempt before ended like that too.

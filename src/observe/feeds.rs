@@ -17,8 +17,9 @@ use super::health::not_asked;
 use super::history::History;
 use super::reader::MANAGEMENT;
 use super::snapshot::{
-    AuditSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
-    OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading, SagaSnapshot, ServerHealth,
+    AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot,
+    LeaseSnapshot, OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading, SagaSnapshot,
+    ServerHealth,
 };
 use super::{Observer, Views};
 
@@ -39,6 +40,8 @@ pub struct Feeds {
     pub health: watch::Receiver<Reading<HealthSnapshot>>,
     /// Numbers at every hop.
     pub flow: watch::Receiver<Reading<FlowSnapshot>>,
+    /// What explains them.
+    pub causes: watch::Receiver<Reading<CauseSnapshot>>,
     /// The last numbers of `flow`, for sparklines.
     pub history: watch::Receiver<History>,
     /// Outboxes.
@@ -72,6 +75,7 @@ impl Feeds {
         let thresholds = &observer.ports().context.thresholds;
         let (refresh, page_rows) = (thresholds.refresh, thresholds.page_rows);
         let slow = refresh.max(STATISTICS_INTERVAL);
+        let causes_every = observer.ports().context.verdicts.every.max(refresh);
         let is_embedded = observer
             .ports()
             .context
@@ -95,6 +99,12 @@ impl Feeds {
             health: start.health(refresh, managed.clone()),
             flow: start.flow(refresh, managed, history_sender),
             history,
+            // A part that could not be read is in the value, so that the others are judged.
+            causes: start.feed(
+                causes_every,
+                always,
+                |o, ()| async move { Ok(o.causes().await) },
+            ),
             outbox: start.feed(
                 refresh,
                 |views| is_active(views, "outbox").then(|| views.outbox.clone()),

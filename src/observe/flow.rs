@@ -106,11 +106,9 @@ impl Observer {
         );
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
-            |service, store| {
-                let read = self
-                    .reader
-                    .store(&service.name, "sagas", self.sagas_attention(store));
-                self.sagas_attention.get(&service.name, read)
+            |service, store| async move {
+                let open = self.open_sagas(service, store).await?;
+                Ok(self.sagas_attention(&open))
             },
         );
         let unknown = self.of_services(
@@ -125,7 +123,7 @@ impl Observer {
         let consumers = self.consumer_flows(facts);
         let (outboxes, dead, sagas, unknown, consumers) =
             tokio::join!(outboxes, dead, sagas, unknown, consumers);
-        let mut flow = self.compose(outboxes, &dead, &sagas, consumers);
+        let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |count| Some(*count));
@@ -133,7 +131,6 @@ impl Observer {
     }
 
     fn compose(
-        &self,
         outboxes: Vec<PerService<OutboxCounts>>,
         dead: &[PerService<DeadLetterCounts>],
         sagas: &[PerService<u64>],
@@ -167,14 +164,24 @@ impl Observer {
     }
 
     /// Sagas a person has to look at: failed compensations, and those past their deadline.
-    async fn sagas_attention(&self, store: &Arc<dyn Store>) -> StoreResult<u64> {
-        let sagas = store.sagas_open(SAGAS_LOOKED_AT).await?;
+    fn sagas_attention(&self, sagas: &[Saga]) -> u64 {
         let now = self.ports.clock.now();
         let is_overdue = |saga: &Saga| saga.deadline_at.is_some_and(|deadline| deadline < now);
         let waiting = sagas
             .iter()
             .filter(|saga| saga.needs_attention() || is_overdue(saga));
-        Ok(waiting.count() as u64)
+        waiting.count() as u64
+    }
+
+    /// Sagas that are not over, read once for the flow and for the causes.
+    pub(super) async fn open_sagas(
+        &self,
+        service: &Service,
+        store: &Arc<dyn Store>,
+    ) -> Result<Vec<Saga>, Unread> {
+        let read = store.sagas_open(SAGAS_LOOKED_AT);
+        let read = self.reader.store(&service.name, "sagas", read);
+        self.sagas_open.get(&service.name, read).await
     }
 
     async fn consumer_flows(&self, facts: &FactsByQueue) -> Vec<(ConsumerFlow, Vec<Unread>)> {

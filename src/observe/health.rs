@@ -83,15 +83,7 @@ impl Observer {
                 "not configured: set `management` to see rates, members and policies",
             );
         }
-        let overview = self
-            .reader
-            .broker(
-                MANAGEMENT,
-                "management API".to_owned(),
-                "management overview",
-                broker.overview(),
-            )
-            .await;
+        let overview = self.overview(broker).await;
         match overview {
             Ok(overview) => {
                 let detail = match overview.nodes_problem {

@@ -5,6 +5,7 @@
 //! file a snapshot; `reader` holds what all reads share: limits, names, and patience with a server
 //! that is down.
 
+mod causes;
 mod check;
 mod dead_letters;
 mod feed;
@@ -25,12 +26,14 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
+use crate::broker::{Binding, BrokerOverview, QueuePage};
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
+use crate::model::saga::Saga;
 use crate::ports::Ports;
 use reader::Reader;
 use shared::Shared;
@@ -103,6 +106,7 @@ pub struct Views {
 pub const FEEDS: &[&str] = &[
     "health",
     "flow",
+    "causes",
     "outbox",
     "leases",
     "queues",
@@ -120,7 +124,11 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
-    sagas_attention: Shared<u64>,
+    // The management API takes one request an address at a time.
+    overviews: Shared<BrokerOverview>,
+    queue_pages: Shared<QueuePage>,
+    bindings: Shared<Option<Vec<Binding>>>,
+    sagas_open: Shared<Vec<Saga>>,
     operations_unknown: Shared<Count>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
@@ -132,7 +140,10 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
-            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            overviews: Shared::new(ports.context.thresholds.refresh),
+            queue_pages: Shared::new(ports.context.thresholds.refresh),
+            bindings: Shared::new(ports.context.thresholds.refresh),
+            sagas_open: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),

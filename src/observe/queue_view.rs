@@ -135,9 +135,43 @@ pub(super) fn missing_view(context: &Context, name: &str) -> QueueView {
         role: role(context, name).word().to_owned(),
         lag_s: None,
         lag_source: None,
-        warnings: vec!["does not exist on this broker".to_owned()],
+        warnings: vec![NOT_THERE.to_owned()],
     }
 }
+
+/// How the warning of a queue begins that loses what it rejects.
+const TO_NOTHING: &str = "dead-letters to nothing";
+
+impl QueueView {
+    /// The warning of a work queue whose rejected messages are lost.
+    pub fn dead_letters_to_nothing(&self) -> Option<&str> {
+        let mut warnings = self.warnings.iter().map(String::as_str);
+        warnings.find(|warning| warning.starts_with(TO_NOTHING))
+    }
+
+    /// True when the broker's management told about this queue; else only its depth is known.
+    pub const fn is_told(&self) -> bool {
+        self.facts.kind.is_some()
+    }
+
+    /// True for a configured queue that is not there.
+    pub fn is_missing(&self) -> bool {
+        self.warnings.iter().any(|warning| warning == NOT_THERE)
+    }
+
+    /// The members that are not online, of all members, of a quorum queue.
+    pub fn members_missing(&self) -> Option<(Vec<&str>, usize)> {
+        let (members, online) = (
+            self.facts.members.as_ref()?,
+            self.facts.members_online.as_ref()?,
+        );
+        let missing = members.iter().filter(|member| !online.contains(member));
+        Some((missing.map(String::as_str).collect(), members.len()))
+    }
+}
+
+/// The warning of a configured queue that is not there.
+const NOT_THERE: &str = "does not exist on this broker";
 
 /// What is wrong with a queue, as far as it is known: missing facts warn of nothing (M-03).
 fn warnings(facts: &QueueFacts, role: Role, around: &Surroundings) -> Vec<String> {

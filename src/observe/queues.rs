@@ -64,19 +64,25 @@ impl Observer {
         }
     }
 
-    async fn overview(&self, broker: &Arc<dyn Broker>) -> Result<BrokerOverview, Unread> {
+    /// Version and nodes, read once for all who ask at the same time.
+    pub(super) async fn overview(
+        &self,
+        broker: &Arc<dyn Broker>,
+    ) -> Result<BrokerOverview, Unread> {
         let what = "broker overview".to_owned();
-        self.reader
-            .broker(MANAGEMENT, what, "management overview", broker.overview())
-            .await
+        let read = self
+            .reader
+            .broker(MANAGEMENT, what, "management overview", broker.overview());
+        self.overviews.get(MANAGEMENT, read).await
     }
 
     async fn page(&self, broker: &Arc<dyn Broker>, page: u32) -> Result<QueuePage, Unread> {
         let rows = self.ports.context.thresholds.page_rows;
         let what = "queue list".to_owned();
-        self.reader
-            .broker(MANAGEMENT, what, "queue list", broker.queues(page, rows))
-            .await
+        let read = self
+            .reader
+            .broker(MANAGEMENT, what, "queue list", broker.queues(page, rows));
+        self.queue_pages.get(&page.to_string(), read).await
     }
 
     /// The page with the configured queues first. They are on the first page only, so that no queue
@@ -206,9 +212,8 @@ impl Observer {
                 Err(error) => Err(error),
             }
         };
-        self.reader
-            .broker(MANAGEMENT, what, "bindings", bindings)
-            .await
+        let read = self.reader.broker(MANAGEMENT, what, "bindings", bindings);
+        self.bindings.get(exchange, read).await
     }
 }
 

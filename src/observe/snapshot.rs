@@ -10,11 +10,13 @@ pub use crate::broker::{BrokerOverview, Flow, QueueFacts};
 use crate::model::audit::AuditEntry;
 use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterGroups, Whereabouts};
+use crate::model::ids::EventId;
 use crate::model::inbox::InboxRow;
 use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::Saga;
+use crate::model::trouble::{LockWaits, RowTroubles};
 use crate::model::waiting::WaitingSummary;
 pub use crate::store::StoreFacts;
 
@@ -259,6 +261,53 @@ pub struct ConsumerFlow {
     pub dead_open: Option<Count>,
     /// Events that wait for an earlier version; `None` = nothing can wait there, or not known.
     pub waiting: Option<WaitingSummary>,
+}
+
+/// What explains a stuck pipeline beyond its counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CauseSnapshot {
+    /// Claims and leases, one a service with an outbox.
+    pub leases: Vec<PerService<Leases>>,
+    /// Failed rows and rows tried in vain, one a service with an outbox.
+    pub troubles: Vec<PerService<RowTroubles>>,
+    /// Waits on locks, one a service with an outbox; `None` where they make no sense.
+    pub locks: Vec<PerService<Option<LockWaits>>>,
+    /// Dead letters by cause.
+    pub letters: Vec<PerService<DeadLetterGroups>>,
+    /// Sagas, those that need somebody first.
+    pub sagas: Vec<PerService<Vec<Saga>>>,
+    /// Until when each inbox has forgotten ids; `None` = it never did.
+    pub horizons: Vec<PerService<Option<Timestamp>>>,
+    /// Queues, the configured ones first.
+    pub queues: QueueSnapshot,
+    /// Sent events nobody has seen, one a service with an outbox.
+    pub unseen: Vec<PerService<Unseen>>,
+}
+
+/// Events of one outbox that were sent and not seen, from a bounded sample of the newest ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Unseen {
+    /// Events whose time was over, and that were looked for.
+    pub followed: u64,
+    /// What was not found.
+    pub missing: Vec<Missing>,
+    /// Consumers that could not be asked.
+    pub unread: Vec<Unread>,
+}
+
+/// An event a consumer should have seen by now: no inbox row, not parked, no dead letter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missing {
+    /// Who.
+    pub consumer: String,
+    /// Its queue.
+    pub queue: String,
+    /// What.
+    pub event_id: EventId,
+    /// Its type.
+    pub event_type: String,
+    /// Seconds since it was marked sent.
+    pub age_s: f64,
 }
 
 // The faces may not see the ports; what they draw of them comes through here.

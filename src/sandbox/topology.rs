@@ -16,6 +16,7 @@ use crate::broker::{NewQueue, Topology};
 use crate::config::{
     ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, DrillSettings, Environment,
     InboxPart, OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
+    VerdictSettings,
 };
 use crate::model::operation::Verb;
 
@@ -110,6 +111,7 @@ pub fn demo_context(directory: &Path) -> Context {
             ..ConsumerLimits::default()
         },
         drill: DrillSettings::default(),
+        verdicts: VerdictSettings::default(),
         retention: RetentionSettings {
             // The demo's files stay small.
             archive: false,

@@ -10,6 +10,7 @@ pub mod outbox;
 mod saga;
 pub mod sql;
 pub mod trace;
+mod trouble;
 
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
 pub use trace::TraceStore;
+pub use trouble::TroubleStore;
 
 /// What a layout can do for a verb; the console shows the reason instead of a button.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -328,7 +330,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + OutboxStore + SagaStore + TraceStore {
+pub trait Store: InboxStore + OutboxStore + SagaStore + TraceStore + TroubleStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 

@@ -151,6 +151,7 @@ impl Readers {
         tokio::select! {
             reading = changed(&mut feeds.health) => Fresh::Health(reading),
             reading = changed(&mut feeds.flow) => Fresh::Flow(reading),
+            reading = changed(&mut feeds.causes) => Fresh::Causes(reading),
             reading = changed(&mut feeds.outbox) => Fresh::Outbox(reading),
             reading = changed(&mut feeds.leases) => Fresh::Leases(reading),
             reading = changed(&mut feeds.queues) => Fresh::Queues(reading),

@@ -33,11 +33,13 @@ use crate::model::operation::{ItemState, Operation, OperationItem, OperationStat
 use crate::model::outbox::{LeaseGroup, Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
+use crate::model::trouble::{LockWaits, RowGroup, RowTroubles};
 use crate::observe::snapshot::{
-    AuditSnapshot, BrokerOverview, ConsumerFlow, DeadLetterFacts, DeadLetterSnapshot,
-    DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot, NodeFacts,
-    OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts, QueueSnapshot,
-    QueueView, Reading, Safety, SagaSnapshot, ServerHealth, StoreFacts, Unread,
+    AuditSnapshot, BrokerOverview, CauseSnapshot, ConsumerFlow, DeadLetterFacts,
+    DeadLetterSnapshot, DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
+    NodeFacts, OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts,
+    QueueSnapshot, QueueView, Reading, Safety, SagaSnapshot, ServerHealth, StoreFacts, Unread,
+    Unseen,
 };
 use crate::operate::plan::{
     Access, ConfirmRules, Destination, Frozen, HeaderChange, Level, Plan, PreflightLine, Target,
@@ -103,6 +105,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         consumer: crate::config::ConsumerLimits::default(),
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
+        verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
         dispatcher: DispatcherSettings {
             backoff: Backoff {
@@ -236,6 +239,76 @@ pub fn flow_calm() -> Fresh {
         sagas_attention: None,
         operations_unknown: None,
         unread: Vec::new(),
+    }))
+}
+
+/// The same reading, made some seconds earlier.
+pub fn read_ago(fresh: Fresh, seconds: u64) -> Fresh {
+    match fresh {
+        Fresh::Flow(reading) => Fresh::Flow(Reading {
+            read_at: Some(ago(seconds)),
+            ..reading
+        }),
+        Fresh::Causes(reading) => Fresh::Causes(Reading {
+            read_at: Some(ago(seconds)),
+            ..reading
+        }),
+        other => other,
+    }
+}
+
+fn value<T: Clone>(reading: &Reading<T>) -> T {
+    reading.value.as_deref().cloned().expect("read")
+}
+
+/// What explains [`flow`].
+pub fn causes() -> Fresh {
+    let (Fresh::Leases(leases), Fresh::Queues(queues)) = (leases(2), queues(2)) else {
+        unreachable!("each is of its kind");
+    };
+    let (Fresh::DeadLetters(letters), Fresh::Sagas(sagas)) = (dead_letters(9), sagas(9)) else {
+        unreachable!("each is of its kind");
+    };
+    let letters = value(&letters).services.into_iter().map(|part| PerService {
+        service: part.service,
+        value: part.value.map(|facts| facts.groups),
+        unread: part.unread,
+    });
+    let failed = RowGroup {
+        event_type: "order.created.v9".into(),
+        error: Some("unroutable: 312 NO_ROUTE".into()),
+        rows: 2,
+        sample: event_id(7),
+    };
+    Fresh::Causes(reading(CauseSnapshot {
+        leases: value(&leases).services,
+        troubles: vec![part(
+            "orders",
+            RowTroubles {
+                failed: vec![failed],
+                ..RowTroubles::default()
+            },
+        )],
+        locks: vec![part("orders", Some(LockWaits::default()))],
+        letters: letters.collect(),
+        sagas: value(&sagas).services,
+        horizons: vec![part("inventory", None)],
+        queues: value(&queues),
+        unseen: vec![part("orders", Unseen::default())],
+    }))
+}
+
+/// Nothing to explain.
+pub fn causes_calm() -> Fresh {
+    Fresh::Causes(reading(CauseSnapshot {
+        leases: vec![part("orders", Leases::default())],
+        troubles: vec![part("orders", RowTroubles::default())],
+        locks: vec![part("orders", None)],
+        letters: Vec::new(),
+        sagas: Vec::new(),
+        horizons: Vec::new(),
+        queues: QueueSnapshot::default(),
+        unseen: Vec::new(),
     }))
 }
 

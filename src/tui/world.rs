@@ -8,9 +8,11 @@ use std::time::Duration;
 use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::config::Context;
+use crate::diagnose::{Pace, Patience, Sight, Verdict, Watch};
 use crate::observe::snapshot::{
-    AuditSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
-    OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading, SagaSnapshot, Unread,
+    AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot,
+    LeaseSnapshot, OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading,
+    SagaSnapshot, Unread,
 };
 use crate::operate::plan::Access;
 use crate::pipeline::Report;
@@ -25,6 +27,8 @@ pub struct Readings {
     pub health: Reading<HealthSnapshot>,
     /// Numbers at every hop.
     pub flow: Reading<FlowSnapshot>,
+    /// What explains them.
+    pub causes: Reading<CauseSnapshot>,
     /// Outboxes.
     pub outbox: Reading<OutboxSnapshot>,
     /// Leases.
@@ -50,6 +54,8 @@ pub enum Fresh {
     Health(Reading<HealthSnapshot>),
     /// Numbers at every hop.
     Flow(Reading<FlowSnapshot>),
+    /// What explains them.
+    Causes(Reading<CauseSnapshot>),
     /// Outboxes.
     Outbox(Reading<OutboxSnapshot>),
     /// Leases.
@@ -83,6 +89,12 @@ pub struct Standing {
     pub generation: u64,
 }
 
+/// A reading's value, if nothing has gone wrong since.
+fn current<T>(reading: &Reading<T>) -> Option<&T> {
+    let value = reading.value.as_deref();
+    value.filter(|_| reading.problem.is_none())
+}
+
 fn standing<T>(reading: &Reading<T>, unread: impl Fn(&T) -> Vec<Unread>) -> Standing {
     Standing {
         read_at: reading.read_at,
@@ -106,6 +118,7 @@ impl Readings {
         match fresh {
             Fresh::Health(reading) => self.health = reading,
             Fresh::Flow(reading) => self.flow = reading,
+            Fresh::Causes(reading) => self.causes = reading,
             Fresh::Outbox(reading) => self.outbox = reading,
             Fresh::Leases(reading) => self.leases = reading,
             Fresh::Queues(reading) => self.queues = reading,
@@ -122,6 +135,7 @@ impl Readings {
         match name {
             "health" => standing(&self.health, |_| Vec::new()),
             "flow" => standing(&self.flow, |flow| flow.unread.clone()),
+            "causes" => standing(&self.causes, CauseSnapshot::unread),
             "outbox" => standing(&self.outbox, |value| of_services(&value.services)),
             "leases" => standing(&self.leases, |value| of_services(&value.services)),
             "queues" => standing(&self.queues, |value| value.unread.clone()),
@@ -159,6 +173,11 @@ pub struct World {
     pub paused_at: Option<Timestamp>,
     /// Looks.
     pub theme: Theme,
+    /// What is said to be wrong, the worst first.
+    pub verdicts: Vec<Verdict>,
+    watch: Watch,
+    /// The readings of the last look of each pace, so that none counts twice.
+    looked_at: [Option<Timestamp>; 2],
     /// Since when each unread part is unread: `feed/part`, or `feed/` for the feed as a whole.
     since: BTreeMap<String, Timestamp>,
     /// The generation of the last question for another page, by feed.
@@ -177,6 +196,9 @@ impl World {
             drills: super::pane::drills::rows(),
             paused_at: None,
             theme,
+            verdicts: Vec::new(),
+            watch: Watch::default(),
+            looked_at: [None; 2],
             since: BTreeMap::new(),
             asked: BTreeMap::new(),
         }
@@ -187,6 +209,7 @@ impl World {
         let feed = match &fresh {
             Fresh::Health(_) => "health",
             Fresh::Flow(_) => "flow",
+            Fresh::Causes(_) => "causes",
             Fresh::Outbox(_) => "outbox",
             Fresh::Leases(_) => "leases",
             Fresh::Queues(_) => "queues",
@@ -197,6 +220,11 @@ impl World {
             Fresh::Audit(_) => "audit",
         };
         self.readings.take(fresh);
+        match feed {
+            "flow" => self.look(Pace::Counts),
+            "causes" => self.look(Pace::Causes),
+            _ => {}
+        }
         let standing = self.readings.standing(feed);
         let whole = format!("{feed}/");
         let mut now_unread: Vec<String> = standing
@@ -222,6 +250,35 @@ impl World {
             let since = before.get(&key).copied().or(inherited).unwrap_or(self.now);
             self.since.insert(key, since);
         }
+    }
+
+    /// Looks at what was read with the rules of one pace. What could not be read now was not seen,
+    /// however good the last value is.
+    fn look(&mut self, pace: Pace) {
+        let readings = &self.readings;
+        let (read_at, is_current) = match pace {
+            Pace::Counts => (readings.flow.read_at, readings.flow.problem.is_none()),
+            Pace::Causes => (readings.causes.read_at, readings.causes.problem.is_none()),
+        };
+        let Some(last) = self.looked_at.get_mut(pace as usize) else {
+            return;
+        };
+        if is_current && *last == read_at {
+            return;
+        }
+        *last = read_at;
+        let context = Arc::clone(&self.context);
+        let sight = Sight {
+            context: &context,
+            at: read_at.filter(|_| is_current).unwrap_or(self.now),
+            health: current(&readings.health),
+            flow: current(&readings.flow),
+            causes: current(&readings.causes),
+            before: None,
+        };
+        let patience = Patience::from(&context.verdicts);
+        self.watch.look(&sight, pace, patience);
+        self.verdicts = self.watch.verdicts();
     }
 
     /// Remembers that another page was asked for: older answers are not shown under its heading.

@@ -13,6 +13,7 @@ fn every_subcommand_explains_itself() {
     let home = Home::new();
     for command in [
         "status",
+        "doctor",
         "outbox",
         "leases",
         "queues",

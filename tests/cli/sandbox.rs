@@ -107,6 +107,10 @@ fn every_kind_of_look_has_its_shape() {
     // The embedded broker starts empty: the consumer's queue is not there, and that is said.
     let status = home.run(&["status", "-o", "json"]);
     snapshot(&home, "status", &status);
+    let verdicts = home.run(&["doctor", "-o", "json"]);
+    snapshot(&home, "verdicts", &verdicts);
+    let rules = home.run(&["doctor", "--list", "-o", "json"]).exits(0);
+    snapshot(&home, "verdict_rules", &rules);
     let queues = home.run(&["queues", "-o", "json"]);
     snapshot(&home, "queues", &queues);
     let check = home.run(&["check", "-o", "json"]).exits(3);

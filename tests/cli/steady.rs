@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Texts whose content is made anew in every run.
-const VOLATILE: [&str; 8] = [
+const VOLATILE: [&str; 9] = [
+    "sentence",
     "hash",
     "previous_hash",
     "plan_digest",

@@ -17,6 +17,7 @@ mod away;
 mod collector;
 mod crash;
 mod dispatcher;
+mod doctor;
 mod kept;
 mod letter_tabs;
 mod many_letters;

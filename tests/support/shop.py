@@ -4,6 +4,7 @@ properties and headers of every type its client knows.
     shop.py declare AMQP_URL MANAGEMENT_URL VHOST    makes the vhost, exchanges, queues and bindings
     shop.py publish AMQP_URL                         one message a line on stdin: {"id", "type", "key", "version", "encoding", "body"}
     shop.py account MANAGEMENT_URL VHOST NAME PASSWORD    makes an account of its own for the vhost
+    shop.py blind MANAGEMENT_URL NAME PASSWORD TAGS  makes an account with these tags and no right anywhere
     shop.py forget MANAGEMENT_URL NAME               removes it
     shop.py remove MANAGEMENT_URL VHOST              removes the vhost with everything in it
 
@@ -127,6 +128,10 @@ def account(management_url, vhost, name, password):
     )
 
 
+def blind(management_url, name, password, tags):
+    manage("PUT", management_url, f"users/{name}", {"password": password, "tags": tags})
+
+
 def forget(management_url, name):
     manage("DELETE", management_url, f"users/{name}")
 
@@ -136,4 +141,4 @@ def remove(management_url, vhost):
 
 
 if __name__ == "__main__":
-    {"declare": declare, "publish": publish, "account": account, "forget": forget, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    {"declare": declare, "publish": publish, "account": account, "blind": blind, "forget": forget, "remove": remove}[sys.argv[1]](*sys.argv[2:])

@@ -7,7 +7,7 @@ use crate::start;
 /// The console with the rows of its dead letters under the cursor.
 fn at_the_letters(environment: &[(&str, &str)]) -> Console {
     let mut console = start(&["demo", "--seed", "7"], environment);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.press("5");
     console.wait_for("allowed");
     console.press("\t");

@@ -45,7 +45,7 @@ fn wait_stopped(console: &Console) {
 #[test]
 fn t_05_quitting_and_being_terminated_give_the_terminal_back() {
     let mut console = start(&["demo"], &[]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.press("5");
     console.wait_for("all causes");
     console.press("q");
@@ -53,7 +53,7 @@ fn t_05_quitting_and_being_terminated_give_the_terminal_back() {
 
     for signal in [Signal::TERM, Signal::HUP] {
         let mut console = start(&["demo"], &[]);
-        console.wait_for("Health");
+        console.wait_for("Verdicts");
         console.signal(signal);
         console.end();
     }
@@ -64,7 +64,7 @@ fn mouse_copy_and_export_work_on_a_real_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
     let mut console = start(&["demo", "--seed", "7"], &[("PWD", path)]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     // A click on the tab `5 Dead letters` (columns and rows count from 1 on the wire).
     console.press("\x1b[<0;48;2M\x1b[<0;48;2m");
     console.wait_for("allowed");
@@ -89,7 +89,7 @@ fn mouse_copy_and_export_work_on_a_real_terminal() {
 fn a_repair_goes_through_the_editor_and_back_to_its_diff() {
     let editor = ("EDITOR", "sed -i s/order/reorder/");
     let mut console = start(&["demo", "--seed", "7"], &[editor]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.press("5");
     console.wait_for("allowed");
     console.press("\t");
@@ -117,7 +117,7 @@ fn t_05_a_panic_in_a_task_gives_the_terminal_back_and_says_what_broke() {
         "replay.before_publish=panic(injected by a test)",
     );
     let mut console = start(&["demo", "--seed", "7"], &[crash]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.press("5");
     console.wait_for("allowed");
     console.press("\t");
@@ -135,7 +135,7 @@ fn t_05_a_panic_in_a_task_gives_the_terminal_back_and_says_what_broke() {
 #[test]
 fn t_09_a_stopped_console_comes_back_whole() {
     let mut console = start(&["demo"], &[]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.signal(Signal::TSTP);
     console.wait_written(LEAVE_SCREEN);
     wait_stopped(&console);
@@ -143,7 +143,7 @@ fn t_09_a_stopped_console_comes_back_whole() {
     console.screen = vt100::Parser::new(30, 100, 0);
     console.signal(Signal::CONT);
     console.wait_written(ENTER_SCREEN);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.wait_for("Overview");
     console.press("q");
     assert_eq!(console.end(), 0);
@@ -152,14 +152,14 @@ fn t_09_a_stopped_console_comes_back_whole() {
 #[test]
 fn t_03_a_resize_is_followed_and_a_tiny_terminal_says_so() {
     let mut console = start(&["demo"], &[]);
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     for (columns, rows) in [(40, 10), (1, 1), (100, 30)] {
         console.resize((columns, rows));
         if columns == 40 {
             console.wait_for("terminal too small (needs 60×15)");
         }
     }
-    console.wait_for("Health");
+    console.wait_for("Verdicts");
     console.press("q");
     assert_eq!(console.end(), 0);
 }

@@ -8,12 +8,13 @@ use tokio::time::Instant;
 
 use crate::base::clock::Timestamp;
 use crate::base::crash::ARMED;
-use crate::broker::{Binding, Delivery, NewQueue, Outgoing, PublishOutcome, QueueFacts, Topology};
+use crate::broker::{
+    Binding, Delivery, NewQueue, Outgoing, PublishOutcome, QueueFacts, Topology, topic,
+};
 use crate::model::message::{FieldValue, Message};
 
 use super::death::{self, DeathNote};
 use super::meter::Meter;
-use crate::broker::topic;
 
 /// Guard: a message that no queue takes comes back.
 const MANDATORY: &str = "guard.mandatory";

@@ -33,6 +33,7 @@ use crate::model::outbox::{
 };
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim};
+use crate::model::trouble::{LockWaits, RowTroubles, SentEvent, SentEvents};
 use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
@@ -41,7 +42,7 @@ use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
     ItemStep, MigrationStep, NewOperation, OutboxStore, Reaped, Repair, Reservation, Safety,
     SagaAction, SagaClaimRequest, SagaStore, Store, StoreError, StoreFacts, StoreProbe,
-    StoreResult, TraceStore,
+    StoreResult, TraceStore, TroubleStore,
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -105,6 +106,10 @@ pub(super) struct FakeStore {
     pub(super) original: Mutex<Option<OutboxEvent>>,
     /// Lets an outbox page through, when the test wants to hold it back.
     pub(super) page_gate: Mutex<Option<Arc<tokio::sync::Semaphore>>>,
+    /// Rows that were sent.
+    pub(super) sent: Mutex<Vec<SentEvent>>,
+    /// Events its consumer has seen.
+    pub(super) seen: Mutex<Vec<EventId>>,
 }
 
 impl FakeStore {
@@ -117,6 +122,8 @@ impl FakeStore {
             letter: Mutex::default(),
             original: Mutex::default(),
             page_gate: Mutex::default(),
+            sent: Mutex::default(),
+            seen: Mutex::default(),
         })
     }
 
@@ -229,7 +236,7 @@ impl InboxStore for FakeStore {
         self.unused()
     }
     async fn inbox_horizon(&self, _: &ConsumerName) -> StoreResult<Option<Timestamp>> {
-        self.unused()
+        self.answer("inbox_horizon", None).await
     }
     async fn archived_inbox_row(
         &self,
@@ -312,6 +319,28 @@ impl OutboxStore for FakeStore {
     }
     async fn outbox_states(&self, _: &[EventId]) -> StoreResult<Vec<(EventId, OutboxState)>> {
         self.unused()
+    }
+}
+
+#[async_trait]
+impl TroubleStore for FakeStore {
+    async fn row_troubles(&self, _: u32) -> StoreResult<RowTroubles> {
+        self.answer("row_troubles", RowTroubles::default()).await
+    }
+    async fn lock_waits(&self) -> StoreResult<Option<LockWaits>> {
+        self.answer("lock_waits", None).await
+    }
+    async fn sent_recently(&self, _: Duration, _: u32) -> StoreResult<SentEvents> {
+        let sent = SentEvents {
+            rows: self.sent.lock().unwrap().clone(),
+            database_now: NOW,
+        };
+        self.answer("sent_recently", sent).await
+    }
+    async fn seen_by(&self, _: &ConsumerName, ids: &[EventId]) -> StoreResult<Vec<EventId>> {
+        let seen = self.seen.lock().unwrap().clone();
+        let known = ids.iter().filter(|id| seen.contains(id)).cloned().collect();
+        self.answer("seen_by", known).await
     }
 }
 
@@ -720,6 +749,7 @@ fn context() -> Context {
         consumer: crate::config::ConsumerLimits::default(),
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
+        verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
     }
 }

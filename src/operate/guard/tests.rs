@@ -39,6 +39,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         consumer: crate::config::ConsumerLimits::default(),
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
+        verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
     }
 }

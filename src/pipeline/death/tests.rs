@@ -57,6 +57,7 @@ fn context() -> Context {
         consumer: crate::config::ConsumerLimits::default(),
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
+        verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
     }
 }

@@ -30,6 +30,7 @@ mod sequence;
 mod session;
 mod statement;
 mod trace;
+mod trouble;
 mod verbs;
 mod version;
 mod waiting;

@@ -14,9 +14,9 @@ use crate::operate::plan::Access;
 use crate::tui::event::{Event, Outcome};
 use crate::tui::model::Model;
 use crate::tui::test_support::{
-    audit, dead_letter_view, dead_letters, draw, event_id, flow, flow_calm, fresh, health, key,
-    key_event, leases, message, model, model_of, operations, outbox, plan, press, queues, sagas,
-    shown, text_of, theme, unread,
+    audit, causes, causes_calm, dead_letter_view, dead_letters, draw, event_id, flow, flow_calm,
+    fresh, health, key, key_event, leases, message, model, model_of, operations, outbox, plan,
+    press, queues, read_ago, sagas, shown, text_of, theme, unread,
 };
 use crate::tui::theme::{Depth, Role, Theme, ThemeName};
 use crate::tui::update::update;
@@ -27,7 +27,17 @@ const SIZES: [(u16, u16); 2] = [(80, 24), (120, 36)];
 /// Everything a pane may show, with about `n` rows.
 fn fill(model: &mut Model, n: u32) {
     fresh(model, health());
-    fresh(model, if n == 0 { flow_calm() } else { flow() });
+    // Two looks agree: then it is said.
+    for seconds in [1, 0] {
+        fresh(
+            model,
+            read_ago(if n == 0 { flow_calm() } else { flow() }, seconds),
+        );
+        fresh(
+            model,
+            read_ago(if n == 0 { causes_calm() } else { causes() }, seconds),
+        );
+    }
     fresh(model, outbox(n.into()));
     fresh(model, leases(n));
     fresh(model, queues(n.into()));
@@ -58,6 +68,7 @@ fn fail(model: &mut Model, had: bool) {
     let readings = model.world.readings.clone();
     for event in [
         Fresh::Flow(failing(&readings.flow)),
+        Fresh::Causes(failing(&readings.causes)),
         Fresh::Outbox(failing(&readings.outbox)),
         Fresh::Leases(failing(&readings.leases)),
         Fresh::Queues(failing(&readings.queues)),
@@ -206,7 +217,10 @@ fn what_is_wrong_is_red_and_what_is_unknown_is_neither_zero_nor_green() {
         colour_of("inventory.orders has 0 consumers").fg,
         role(Role::Bad)
     );
-    assert_eq!(colour_of("41 dead letters are open").fg, role(Role::Warn));
+    assert_eq!(
+        colour_of("9 dead letters are open in 2 causes").fg,
+        role(Role::Warn)
+    );
     assert_eq!(colour_of(" staging ").bg, theme().style(Role::Staging).bg);
 
     let model = state("loading", PaneId::Overview, SIZES[1]);

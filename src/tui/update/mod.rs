@@ -23,6 +23,7 @@ use super::pane::drills::Ran;
 use super::pane::{Ask, PaneId};
 use super::widget::toast::Toast;
 use super::world::Fresh;
+use crate::model::filter::{Filter, FilterKind};
 use crate::operate::plan::{Access, Request};
 
 /// How long leaving waits for actions that are being applied.
@@ -122,7 +123,7 @@ fn resumed(model: &mut Model) -> Vec<Effect> {
 
 fn take(model: &mut Model, fresh: Fresh) {
     let of = match &fresh {
-        Fresh::Flow(_) | Fresh::Health(_) => PaneId::Overview,
+        Fresh::Flow(_) | Fresh::Health(_) | Fresh::Causes(_) => PaneId::Overview,
         Fresh::Outbox(_) => PaneId::Outbox,
         Fresh::Leases(_) => PaneId::Leases,
         Fresh::Queues(_) => PaneId::Queues,
@@ -182,7 +183,15 @@ fn go(model: &mut Model, id: PaneId, target: Option<&str>) {
     model.sync_pane(id);
     if let Some(target) = target {
         let (pane, world) = model.pane_and_world();
-        pane.select(target, world);
+        // The outbox shows one state at a time: it takes its filter apart itself.
+        let filter = pane
+            .filter_kind()
+            .filter(|kind| *kind != FilterKind::Outbox && target.contains(':'))
+            .and_then(|kind| Filter::parse_for(kind, target).ok());
+        match filter {
+            Some(filter) => pane.set_filter(target, filter, world),
+            None => pane.select(target, world),
+        }
     }
 }
 

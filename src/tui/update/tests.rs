@@ -11,8 +11,9 @@ use crate::model::outbox::OutboxState;
 use crate::operate::plan::{Applied, ItemResult, Level, OperateError, PreflightLine};
 use crate::tui::event::Outcome;
 use crate::tui::test_support::{
-    dead_letter_view, dead_letters, flow, fresh, health, key, key_event, leases, message, model,
-    model_of, now, operation, outbox, outbox_row, outbox_rows, plan, press, send, shown, typed,
+    causes, dead_letter_view, dead_letters, flow, fresh, health, key, key_event, leases, message,
+    model, model_of, now, operation, outbox, outbox_row, outbox_rows, plan, press, read_ago, send,
+    shown, typed,
 };
 
 const SIZE: (u16, u16) = (120, 36);
@@ -542,7 +543,10 @@ fn the_command_bar_goes_to_panes_and_runs_verbs() {
 fn enter_on_a_fact_goes_to_its_evidence() {
     let mut model = model(PaneId::Overview, SIZE);
     fresh(&mut model, health());
-    fresh(&mut model, flow());
+    for seconds in [1, 0] {
+        fresh(&mut model, read_ago(flow(), seconds));
+        fresh(&mut model, read_ago(causes(), seconds));
+    }
     press(&mut model, KeyCode::Enter);
     assert_eq!(
         model.active,
@@ -552,7 +556,15 @@ fn enter_on_a_fact_goes_to_its_evidence() {
     key(&mut model, '1');
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Enter);
+    assert_eq!(model.active, PaneId::Outbox);
+    let (pane, _) = model.pane_and_world();
+    assert_eq!(pane.filter_text(), "type:order.created.v9");
+    key(&mut model, '1');
+    press(&mut model, KeyCode::Down);
+    press(&mut model, KeyCode::Enter);
     assert_eq!(model.active, PaneId::Queues);
+    let (pane, _) = model.pane_and_world();
+    assert_eq!(pane.filter_text(), "queue:inventory.orders");
 }
 
 #[test]

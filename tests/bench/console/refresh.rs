@@ -50,6 +50,7 @@ async fn refresh(counters: &mut Counters, observer: &Observer, shown: Option<&st
     };
     add("health", counters.reads_of(observer.health()).await?.1);
     add("flow", counters.reads_of(observer.flow()).await?.1);
+    add("causes", counters.reads_of(observer.causes()).await?.1);
     let mut outbox = 0;
     for state in OutboxState::ALL {
         let view = outbox_view(state);

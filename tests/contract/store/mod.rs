@@ -14,6 +14,7 @@ mod sagas;
 mod sequence;
 mod sessions;
 mod trace;
+mod trouble;
 mod waiting;
 
 use std::future::Future;
@@ -156,6 +157,9 @@ cases! {
     trace::sagas_are_found_by_event_and_by_key,
     sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
+    trouble::rows_are_grouped_by_what_went_wrong,
+    trouble::what_was_sent_is_followed_to_its_consumer,
+    trouble::who_holds_locks_is_seen_or_the_missing_right_named,
     sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }

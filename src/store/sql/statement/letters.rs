@@ -95,6 +95,8 @@ GROUP BY consumer_name, event_type, error_class ORDER BY COUNT(*) DESC, 1, 3 LIM
         /// Letters of an aggregate. (aggregate_id, aggregate_version), at most 50. Binds aggregate.
         of_aggregate: concat!("SELECT ", letter!(),
             " FROM {letters} WHERE aggregate_id = ? ORDER BY aggregate_version LIMIT 50"),
+        /// Which of these events have a letter of a consumer. Unique key. Binds consumer, ids.
+        seen: "SELECT event_id FROM {letters} WHERE consumer_name = ? AND event_id IN ({ids})",
         /// Deaths of a letter, newest first. Primary key, at most 50. Binds letter.
         deaths: "SELECT death_no, {us(died_at)}, queue_name, reason, error, operation_id
 FROM dead_letter_deaths WHERE dead_letter_id = ? ORDER BY death_no DESC LIMIT 50",
@@ -203,6 +205,8 @@ super::statements! {
         row: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {id} = ?{and_consumer}",
         /// Some rows. Primary key. Binds consumer (if any), ids.
         rows: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {consumer_and}{id} IN ({ids})",
+        /// Which of these events have a row. Primary key. Binds consumer (if any), ids.
+        seen: "SELECT {id} FROM {t} WHERE {consumer_and}{id} IN ({ids})",
         /// Rows of a window. (consumer, processed) or (processed), at most the limit. Binds consumer (if any),
         /// minus the window, limit.
         recent: "SELECT COUNT(*) FROM (SELECT 1 FROM {t} WHERE {consumer_and}{processed} >= {now_plus} LIMIT ?) n",

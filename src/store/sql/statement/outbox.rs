@@ -4,7 +4,7 @@ use crate::base::crash::ARMED;
 use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
-use super::parts::{Unlease, action, claim_mark, counts, insert, touch};
+use super::parts::{Unlease, action, claim_mark, counts, grouped, insert, touch};
 use super::{Slots, UnknownSlot};
 
 /// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
@@ -95,6 +95,14 @@ pub struct OutboxStatements {
     /// An expired claim back to pending, guarded by token and by the database's clock. (status, lease).
     /// Binds the action's words, then sending, token.
     pub release: Option<String>,
+    /// Failed rows by type and error. (status, due) from its end, at most the first limit, and the rows
+    /// it points to. Binds status, limit, groups.
+    pub failed_groups: Result<String, String>,
+    /// Pending rows with an error by type and error. (status, due) from its start, else the same.
+    pub retried_groups: Result<String, String>,
+    /// Rows created in a window, newest first. (status, created), at most the limit, and the rows it
+    /// points to. Binds status, minus the window, limit.
+    pub sent_recently: Result<String, String>,
 }
 
 /// Optional parts of the counting statement.
@@ -214,6 +222,10 @@ impl OutboxStatements {
         };
         // Only a row's reason tells one that was put off from one its producer wants to go out later.
         let wakes = layout.seq.is_some() && layout.last_error.is_some() && indexes.key.is_some();
+        let groups = |order: &str, filter: &str| match &indexes.due {
+            None => Ok(Err(missing(layout, &[&layout.status, &layout.due_at]))),
+            Some(_) => render(&grouped(order, filter)).map(Ok),
+        };
         let unlease = Unlease::of(layout);
         let of_key = match (&indexes.key, &layout.seq) {
             (Some(_), Some(_)) => Ok("{by_key} WHERE {key} = ? ORDER BY {seq} DESC LIMIT ?"),
@@ -354,6 +366,16 @@ impl OutboxStatements {
                 ))?),
                 _ => None,
             },
+            failed_groups: groups(" DESC", "")?,
+            retried_groups: groups("", " WHERE c1 IS NOT NULL")?,
+            sent_recently: match &indexes.created {
+                None => Err(missing(layout, &[&layout.status, &layout.created_at])),
+                Some(_) => Ok(render(
+                    "SELECT {id}, {type}, {destination}, {routing_key}, {us(sent)}, {us(created)}\n\
+                     FROM {t}{by_created} WHERE {status} = ? AND {created} >= {now_plus}\n\
+                     ORDER BY {created} DESC LIMIT ?",
+                )?),
+            },
         })
     }
 
@@ -465,6 +487,13 @@ impl OutboxStatements {
         push("insert", Some(&self.insert));
         push("replay", self.replay.as_deref());
         push("release", self.release.as_deref());
+        for (name, statement) in [
+            ("failed_groups", &self.failed_groups),
+            ("retried_groups", &self.retried_groups),
+            ("sent_recently", &self.sent_recently),
+        ] {
+            push(name, statement.as_ref().map(String::as_str).ok());
+        }
         for (state, page) in &self.pages {
             match page {
                 Err(reason) => push(&format!("page {}", state.word()), Some(reason)),

@@ -1,6 +1,7 @@
 //! Parts of outbox statements that depend on what columns and indexes a table has.
 
 use crate::mapping::{ColumnAction, ColumnValue, OutboxLayout};
+use crate::model::trouble::CAUSE_CHARS;
 
 use super::Slots;
 use super::outbox::CountParts;
@@ -71,6 +72,21 @@ pub fn counts(parts: CountParts) -> String {
         columns.push("NULL".to_owned());
     }
     format!("SELECT {}", columns.join(",\n  "))
+}
+
+/// Rows of a bounded scan by type and error.
+pub fn grouped(order: &str, filter: &str) -> String {
+    format!(
+        "SELECT c0, c1, COUNT(*) AS c3, MIN(c2) FROM (\
+         SELECT {{type}} AS c0, SUBSTR({{error}}, 1, {CAUSE_CHARS}) AS c1, {{id}} AS c2\n\
+         FROM {{t}}{{by_due}} WHERE {{status}} = ? ORDER BY {{due}}{order} LIMIT ?) scan\n\
+         {filter}GROUP BY c0, c1 ORDER BY c3 DESC, c0, c1 LIMIT ?",
+        filter = if filter.is_empty() {
+            String::new()
+        } else {
+            format!("{} ", filter.trim_start())
+        },
+    )
 }
 
 /// Marks locked rows claimed.

@@ -34,6 +34,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, 1, {now_plus}, NULL)",
         /// Some events that wait, without their messages. Primary key. Binds consumer, ids.
         notes: "SELECT event_id, version, missing_version, {us(parked_at)}, {us(attempted_at)}, attempts,
   {us(deadline_at)}, payload_sha256 FROM waiting_events WHERE consumer_name = ? AND event_id IN ({ids})",
+        /// Which of these events wait. Primary key. Binds consumer, ids.
+        seen: "SELECT event_id FROM waiting_events WHERE consumer_name = ? AND event_id IN ({ids})",
         /// It was tried again: its deadline counts from now, and who was giving it up lost it. Primary key,
         /// one row. Binds missing version, patience, consumer, event.
         park_again: "UPDATE waiting_events SET missing_version = ?, attempted_at = {now}, attempts = attempts + 1,

@@ -339,13 +339,20 @@ impl Pane for Outbox {
     }
 
     fn select(&mut self, id: &str, world: &World) {
-        if let Some(state) = id
-            .strip_prefix("state:")
-            .and_then(|word| OutboxState::ALL.into_iter().find(|s| s.word() == word))
-        {
+        let words = id.strip_prefix("state:").map(|rest| {
+            let (word, filter) = rest.split_once(' ').unwrap_or((rest, ""));
+            (
+                OutboxState::ALL.into_iter().find(|s| s.word() == word),
+                filter,
+            )
+        });
+        if let Some((Some(state), text)) = words {
             if state != self.state {
                 self.state = state;
                 self.turn();
+            }
+            if let Ok(filter) = Filter::parse_for(FilterKind::Outbox, text) {
+                self.browser.set_filter(text, filter);
             }
         } else if let Some(event) = id.strip_prefix("event:") {
             let text = format!("id:{event}");

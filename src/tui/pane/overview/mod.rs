@@ -1,4 +1,4 @@
-//! Overview: what is wrong (plain facts, worst first), the flow with live numbers at every hop, and
+//! Overview: what is wrong (verdicts, worst first), the flow with live numbers at every hop, and
 //! its history. Enter on anything goes to its evidence.
 
 mod facts;
@@ -51,8 +51,10 @@ pub struct Overview {
     items: Vec<Item>,
     facts: Vec<Fact>,
     history: History,
-    /// Facts that are visible; the others are counted.
-    facts_shown: usize,
+    /// Lines of facts that are visible.
+    fact_rows: usize,
+    /// True once somebody has moved the cursor; until then it stays on the worst.
+    is_moved: bool,
 }
 
 impl Overview {
@@ -94,13 +96,13 @@ impl Pane for Overview {
         }
         self.list.sync(ids);
         // What was wrong and is not any more takes no cursor with it: nothing acts here.
-        if self.list.is_gone() {
+        if self.list.is_gone() || !self.is_moved {
             self.list.select_index(0);
         }
     }
 
     fn settle(&mut self, area: Rect, world: &World) {
-        self.facts_shown = view::facts_shown(area, self, world);
+        self.fact_rows = view::fact_rows(area, self, world);
         self.list.set_height(self.items.len().max(1));
     }
 
@@ -109,6 +111,15 @@ impl Pane for Overview {
     }
 
     fn act(&mut self, action: Action, world: &World) -> Vec<Ask> {
+        self.is_moved |= matches!(
+            action,
+            Action::Up
+                | Action::Down
+                | Action::PageUp
+                | Action::PageDown
+                | Action::First
+                | Action::Last
+        );
         match action {
             Action::Up => self.list.move_by(-1),
             Action::Down => self.list.move_by(1),
@@ -132,6 +143,7 @@ impl Pane for Overview {
         match view::item_at(area, at.1, self, world) {
             Some(index) if self.list.selected() == Some(index) => self.act(Action::Enter, world),
             Some(index) => {
+                self.is_moved = true;
                 self.list.select_index(index);
                 Vec::new()
             }
@@ -180,6 +192,7 @@ impl Pane for Overview {
     }
 
     fn select(&mut self, id: &str, _world: &World) {
+        self.is_moved = true;
         self.list.select(id);
     }
 }

@@ -18,7 +18,7 @@ use crate::tui::world::World;
 
 /// Where the boxes stand; each shares its upper border with the one before.
 struct Layout {
-    health: Rect,
+    verdicts: Rect,
     flow: Rect,
     charts: Rect,
     workers: Rect,
@@ -32,20 +32,25 @@ fn flow_rows(flow: Option<&FlowSnapshot>) -> u16 {
 }
 
 impl Layout {
-    fn cut(area: Rect, facts: usize, world: &World) -> Self {
+    fn cut(area: Rect, pane: &Overview, world: &World) -> Self {
         let (_, area) = paint::split_top(area, browser::problem_rows(area, SPEC.feed, world));
         let flow_wanted = flow_rows(world.readings.flow.value.as_deref()) + 2;
-        let facts_wanted = columns(facts).max(1) + 2;
         let charts_min = if area.height >= 12 { 3 } else { 0 };
         // Borders are shared, so every box after the first is one row higher than its part.
         let for_two = area.height.saturating_sub(charts_min.max(1) - 1) + 1;
-        let health = facts_wanted
-            .min(for_two.saturating_sub(flow_wanted).max(4))
-            .min(area.height);
+        let room = for_two.saturating_sub(flow_wanted).max(4);
+        // Every second line, or that of one fact alone.
+        let full = columns(lines_wanted(pane)) + 2;
+        let facts_wanted = if full <= room {
+            full
+        } else {
+            columns(pane.facts.len() + 1) + 2
+        };
+        let verdicts = facts_wanted.max(3).min(room).min(area.height);
         let flow = flow_wanted
-            .min(for_two.saturating_sub(health))
+            .min(for_two.saturating_sub(verdicts))
             .min(area.height);
-        let (health_area, _) = paint::split_top(area, health);
+        let (verdicts_area, _) = paint::split_top(area, verdicts);
         let after = |rect: Rect, height: u16| {
             let y = rect.bottom().saturating_sub(1);
             Rect {
@@ -54,7 +59,7 @@ impl Layout {
                 ..area
             }
         };
-        let flow_area = after(health_area, flow);
+        let flow_area = after(verdicts_area, flow);
         let left = area.bottom().saturating_sub(flow_area.bottom()) + 1;
         let worker_rows = columns(world.workers.len());
         let workers_wanted = if worker_rows > 0 && left >= worker_rows + 7 {
@@ -74,7 +79,7 @@ impl Layout {
             Rect { height: 0, ..area }
         };
         Self {
-            health: health_area,
+            verdicts: verdicts_area,
             flow: flow_area,
             charts: charts_area,
             workers: workers_area,
@@ -82,31 +87,64 @@ impl Layout {
     }
 }
 
-/// Facts that fit into their box.
-pub fn facts_shown(area: Rect, pane: &Overview, world: &World) -> usize {
-    let layout = Layout::cut(area, pane.facts.len(), world);
-    usize::from(layout.health.height.saturating_sub(2))
+/// Lines of facts that fit into their box.
+pub fn fact_rows(area: Rect, pane: &Overview, world: &World) -> usize {
+    let layout = Layout::cut(area, pane, world);
+    usize::from(layout.verdicts.height.saturating_sub(2))
 }
 
-/// The first fact that is shown, so that the one under the cursor is.
-fn first_fact(pane: &Overview, rows: usize) -> usize {
-    let last = pane.facts.len().saturating_sub(rows);
-    match pane.list.selected().and_then(|index| pane.items.get(index)) {
-        Some(Item::Fact(index)) if *index >= rows => (index + 1 - rows).min(last),
+/// Lines that all facts would take with their second lines.
+fn lines_wanted(pane: &Overview) -> usize {
+    let facts = pane.facts.iter();
+    facts.map(|fact| 1 + usize::from(fact.more.is_some())).sum()
+}
+
+/// One line of the box: a fact's sentence, or what stands under it.
+#[derive(Clone, Copy)]
+struct FactLine {
+    fact: usize,
+    is_more: bool,
+}
+
+/// The lines that are shown: with every second line if they fit, else only with that of the fact under
+/// the cursor (or of the worst), which is always among them.
+fn fact_lines(pane: &Overview, rows: usize) -> Vec<FactLine> {
+    let chosen = match pane.list.selected().and_then(|index| pane.items.get(index)) {
+        Some(Item::Fact(index)) => *index,
         _ => 0,
+    };
+    let fits = lines_wanted(pane) <= rows;
+    let mut lines = Vec::new();
+    for (fact, of) in pane.facts.iter().enumerate() {
+        lines.push(FactLine {
+            fact,
+            is_more: false,
+        });
+        if of.more.is_some() && (fits || (fact == chosen && rows > 1)) {
+            lines.push(FactLine {
+                fact,
+                is_more: true,
+            });
+        }
     }
+    let end = lines
+        .iter()
+        .rposition(|line| line.fact == chosen)
+        .map_or(0, |at| at + 1);
+    let first = end.saturating_sub(rows);
+    lines.into_iter().skip(first).take(rows).collect()
 }
 
 /// The item on a row of the screen.
 pub fn item_at(area: Rect, y: u16, pane: &Overview, world: &World) -> Option<usize> {
-    let layout = Layout::cut(area, pane.facts.len(), world);
+    let layout = Layout::cut(area, pane, world);
     let inside = |rect: Rect| {
         (rect.height > 2 && y > rect.y && y + 1 < rect.bottom())
             .then(|| usize::from(y - rect.y - 1))
     };
-    if let Some(row) = inside(layout.health) {
-        let index = first_fact(pane, pane.facts_shown) + row;
-        return (index < pane.facts.len()).then_some(index);
+    if let Some(row) = inside(layout.verdicts) {
+        let lines = fact_lines(pane, pane.fact_rows);
+        return lines.get(row).map(|line| line.fact);
     }
     let row = inside(layout.flow)?;
     let flow = world.readings.flow.value.as_deref()?;
@@ -126,8 +164,8 @@ pub fn item_at(area: Rect, y: u16, pane: &Overview, world: &World) -> Option<usi
 impl Overview {
     pub(super) fn view(&self, area: Rect, buf: &mut Buffer, world: &World) {
         browser::problems(buf, area, SPEC.feed, world);
-        let layout = Layout::cut(area, self.facts.len(), world);
-        self.draw_health(layout.health, buf, world);
+        let layout = Layout::cut(area, self, world);
+        self.draw_verdicts(layout.verdicts, buf, world);
         self.draw_flow(layout.flow, buf, world);
         self.draw_charts(layout.charts, buf, world);
         draw_workers(layout.workers, buf, world);
@@ -138,15 +176,15 @@ impl Overview {
         (selected == Some(item)).then(|| world.theme.style(Role::Selected))
     }
 
-    fn draw_health(&self, area: Rect, buf: &mut Buffer, world: &World) {
-        let inner = paint::boxed(buf, area, "Health", world.theme);
+    fn draw_verdicts(&self, area: Rect, buf: &mut Buffer, world: &World) {
+        let inner = paint::boxed(buf, area, "Verdicts", world.theme);
         if inner.height == 0 {
             return;
         }
         if self.facts.is_empty() {
             let (glyph, text, role) = match (
                 world.readings.health.value.is_some(),
-                world.readings.flow.value.is_some(),
+                world.readings.flow.value.is_some() && world.readings.causes.value.is_some(),
             ) {
                 (true, true) => ("✓", "nothing is wrong that this screen can see", Role::Good),
                 _ if world.readings.flow.problem.is_some() => {
@@ -164,31 +202,25 @@ impl Overview {
             );
             return;
         }
-        let rows = usize::from(inner.height);
-        let first = first_fact(self, rows);
-        for (offset, (index, fact)) in self
-            .facts
-            .iter()
-            .enumerate()
-            .skip(first)
-            .take(rows)
-            .enumerate()
-        {
-            let y = inner.y + columns(offset);
-            let base = self.selection(&Item::Fact(index), world);
-            draw_fact(
-                fact,
-                Rect {
-                    y,
-                    height: 1,
-                    ..inner
-                },
-                buf,
-                world,
-                base,
-            );
+        let lines = fact_lines(self, usize::from(inner.height));
+        for (offset, line) in lines.iter().enumerate() {
+            let Some(fact) = self.facts.get(line.fact) else {
+                continue;
+            };
+            let row = Rect {
+                y: inner.y + columns(offset),
+                height: 1,
+                ..inner
+            };
+            let base = self.selection(&Item::Fact(line.fact), world);
+            if line.is_more {
+                draw_more(fact, row, buf, world, base);
+            } else {
+                draw_fact(fact, row, buf, world, base);
+            }
         }
-        let hidden = self.facts.len().saturating_sub(rows);
+        let shown = lines.iter().filter(|line| !line.is_more).count();
+        let hidden = self.facts.len().saturating_sub(shown);
         if hidden > 0 {
             browser::corner(buf, area, &format!("{hidden} more"), world);
         }
@@ -393,6 +425,23 @@ fn draw_fact(fact: &Fact, area: Rect, buf: &mut Buffer, world: &World, base: Opt
             base,
         );
     }
+}
+
+/// The second line of a verdict.
+fn draw_more(fact: &Fact, area: Rect, buf: &mut Buffer, world: &World, base: Option<Style>) {
+    if let Some(style) = base {
+        paint::shade(buf, area, style);
+    }
+    let text = fact.more.clone().unwrap_or_default();
+    let (x, room) = (area.x + 4, area.width.saturating_sub(5));
+    paint::put_line(
+        buf,
+        (x, area.y),
+        room,
+        &[Span::new(text, Role::Dim)],
+        world.theme,
+        base,
+    );
 }
 
 fn draw_workers(area: Rect, buf: &mut Buffer, world: &World) {

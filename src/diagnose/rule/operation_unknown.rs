@@ -1,0 +1,48 @@
+//! Operator actions whose outcome nobody knows.
+
+use super::counted;
+
+use super::Rule;
+use crate::diagnose::sight::{Look, Sight};
+use crate::diagnose::verdict::{About, Evidence, Found, Severity};
+use crate::diagnose::watch::Pace;
+
+pub const RULE: Rule = Rule {
+    id: "operation_unknown",
+    summary: "an operator action has no known outcome",
+    window: None,
+    recovers: "the next console that looks: by the inbox row or the next death",
+    explained_by: &["server_unreachable"],
+    pace: Pace::Counts,
+    look,
+};
+
+fn look(sight: &Sight<'_>, look: &mut Look) {
+    let Some(flow) = look.flow(sight) else {
+        return;
+    };
+    let has_journal = sight.context.services.iter().any(|service| service.journal);
+    let Some(unknown) = flow.operations_unknown else {
+        if has_journal {
+            look.blind(About::All, "operations could not be read");
+        }
+        return;
+    };
+    if unknown.floor() == 0 {
+        return;
+    }
+    look.found(
+        Found::new(
+            Severity::Warning,
+            "operations",
+            vec![About::All],
+            format!(
+                "{} an unknown outcome: what it sends may have been sent",
+                counted(unknown, "operation has", "operations have")
+            ),
+            Evidence::of("operations"),
+            "redrive operations",
+        )
+        .number("operations", unknown.floor()),
+    );
+}

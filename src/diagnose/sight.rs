@@ -1,0 +1,188 @@
+//! What was seen in one look, and what a rule makes of it.
+
+use crate::base::clock::Timestamp;
+use crate::config::{Context, VerdictSettings};
+use crate::model::outbox::OutboxCounts;
+use crate::observe::snapshot::{
+    CauseSnapshot, ConsumerFlow, FlowSnapshot, HealthSnapshot, PerService, QueueView,
+};
+
+use super::verdict::{About, Blind, Found};
+
+/// Counts of an earlier look, for rules that need a rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Before {
+    /// When.
+    pub at: Timestamp,
+    /// Ready in each consumer's queue.
+    pub ready: Vec<(String, u64)>,
+    /// Since when the oldest due event of each outbox is due, on the database's clock.
+    pub due_since: Vec<(String, Timestamp)>,
+}
+
+impl Before {
+    /// What a later look wants to compare with.
+    pub fn of(at: Timestamp, flow: &FlowSnapshot) -> Self {
+        let ready = flow
+            .consumers
+            .iter()
+            .filter_map(|consumer| Some((consumer.queue.clone(), consumer.ready?)));
+        let outboxes = flow.outboxes.iter().filter_map(|part| {
+            let since = due_since(part.value.as_ref()?)?;
+            Some((part.service.clone(), since))
+        });
+        Self {
+            at,
+            ready: ready.collect(),
+            due_since: outboxes.collect(),
+        }
+    }
+
+    /// Since when the oldest due event of an outbox was due then.
+    pub fn due_since(&self, service: &str) -> Option<Timestamp> {
+        let mut outboxes = self.due_since.iter();
+        let (_, since) = outboxes.find(|(of, _)| of == service)?;
+        Some(*since)
+    }
+
+    /// Messages that were ready in a queue then.
+    pub fn ready(&self, queue: &str) -> Option<u64> {
+        let mut queues = self.ready.iter();
+        queues.find(|(of, _)| of == queue).map(|(_, ready)| *ready)
+    }
+}
+
+/// Since when the oldest due event is due, on the database's clock.
+pub fn due_since(counts: &OutboxCounts) -> Option<Timestamp> {
+    let due = std::time::Duration::try_from_secs_f64(counts.oldest_due_s?).ok()?;
+    Some(counts.database_now.minus(due))
+}
+
+/// Everything a rule may look at. `None`: it could not be read, or was not yet.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    /// The configuration.
+    pub context: &'a Context,
+    /// Our clock.
+    pub at: Timestamp,
+    /// Servers.
+    pub health: Option<&'a HealthSnapshot>,
+    /// Counts.
+    pub flow: Option<&'a FlowSnapshot>,
+    /// Causes.
+    pub causes: Option<&'a CauseSnapshot>,
+    /// An earlier look.
+    pub before: Option<&'a Before>,
+}
+
+impl<'a> Sight<'a> {
+    /// The limits in force.
+    pub fn limits(&self) -> &'a VerdictSettings {
+        &self.context.verdicts
+    }
+
+    /// The consumer of a queue, by the counts.
+    pub fn consumer(&self, queue: &str) -> Option<&'a ConsumerFlow> {
+        let mut consumers = self.flow?.consumers.iter();
+        consumers.find(|consumer| consumer.queue == queue)
+    }
+
+    /// A queue, by the causes.
+    pub fn queue(&self, name: &str) -> Option<&'a QueueView> {
+        let mut queues = self.causes?.queues.queues.iter();
+        queues.find(|queue| queue.facts.name == name)
+    }
+
+    /// Seconds the oldest due event of a service has been due; `None` when not known or nothing is due.
+    pub fn oldest_due_s(&self, service: &str) -> Option<f64> {
+        let mut outboxes = self.flow?.outboxes.iter();
+        let part = outboxes.find(|part| part.service == service)?;
+        part.value.as_ref()?.oldest_due_s
+    }
+}
+
+/// What a rule makes of a sight.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// What is wrong.
+    pub found: Vec<Found>,
+    /// What could not be seen.
+    pub blind: Vec<Blind>,
+}
+
+impl Look {
+    /// Something is wrong.
+    pub fn found(&mut self, found: Found) {
+        self.found.push(found);
+    }
+
+    /// Something could not be seen.
+    pub fn blind(&mut self, about: About, reason: impl Into<String>) {
+        self.blind.push(Blind {
+            about,
+            reason: reason.into(),
+        });
+    }
+
+    /// The counts, or blindness for all.
+    pub fn flow<'a>(&mut self, sight: &Sight<'a>) -> Option<&'a FlowSnapshot> {
+        if sight.flow.is_none() {
+            self.blind(About::All, "the counts could not be read");
+        }
+        sight.flow
+    }
+
+    /// The causes, or blindness for all.
+    pub fn causes<'a>(&mut self, sight: &Sight<'a>) -> Option<&'a CauseSnapshot> {
+        if sight.causes.is_none() {
+            self.blind(About::All, "the causes could not be read");
+        }
+        sight.causes
+    }
+
+    /// The parts that were read; the others are what could not be seen.
+    pub fn parts<'a, T>(&mut self, parts: &'a [PerService<T>]) -> Vec<(&'a str, &'a T)> {
+        let mut out = Vec::new();
+        for part in parts {
+            if let Some(value) = &part.value {
+                out.push((part.service.as_str(), value));
+            } else {
+                let unread = part.unread.as_ref();
+                let reason = unread.map_or("not read", |unread| unread.reason.as_str());
+                self.blind(About::Service(part.service.clone()), reason);
+            }
+        }
+        out
+    }
+
+    /// The configured queues of a role, `work` or `dlq`. One that was not seen is not known to be well.
+    pub fn queues<'a>(&mut self, sight: &Sight<'a>, role: &str) -> Vec<&'a QueueView> {
+        let Some(causes) = self.causes(sight) else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for service in &sight.context.services {
+            let names: Vec<&String> = match role {
+                "work" => service.inbox.iter().map(|inbox| &inbox.queue).collect(),
+                _ => service
+                    .dead_letters
+                    .iter()
+                    .flat_map(|part| &part.queues)
+                    .collect(),
+            };
+            for name in names {
+                if let Some(queue) = sight.queue(name) {
+                    out.push(queue);
+                } else {
+                    let unread = causes.queues.unread.first();
+                    let reason = unread.map_or("it was not listed", |unread| &unread.reason);
+                    self.blind(
+                        About::Queue(name.clone()),
+                        format!("queue {name}: {reason}"),
+                    );
+                }
+            }
+        }
+        out
+    }
+}
