@@ -32,6 +32,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "reconcile",
+        &["base", "model", "config", "store", "broker", "ports"],
+    ),
+    (
         "operate",
         &[
             "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
@@ -54,20 +58,21 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         "assembly.rs",
         &[
             "alert", "base", "model", "mapping", "config", "store", "broker", "ports", "pipeline",
-            "observe", "operate", "sandbox", "drill",
+            "observe", "operate", "reconcile", "sandbox", "drill",
         ],
     ),
     (
         "cli",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "sandbox", "drill",
-            "assembly", "tui",
+            "base", "model", "config", "pipeline", "observe", "operate", "reconcile", "sandbox",
+            "drill", "assembly", "tui",
         ],
     ),
     (
         "tui",
         &[
-            "base", "model", "config", "pipeline", "observe", "operate", "drill", "assembly",
+            "base", "model", "config", "pipeline", "observe", "operate", "reconcile", "drill",
+            "assembly",
         ],
     ),
 ];
@@ -134,6 +139,11 @@ const REGISTRIES: &[Registry] = &[
             "route",
             "wording",
         ],
+    },
+    Registry {
+        folder: "reconcile/check",
+        slice: "CHECKS",
+        helpers: &[],
     },
     Registry {
         folder: "pipeline",

@@ -6,6 +6,7 @@
 pub mod deaths;
 pub mod embedded;
 pub mod rabbitmq;
+pub mod topic;
 pub mod wire;
 
 use std::time::Duration;

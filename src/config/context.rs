@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{
     ConfigError, Context, Environment, OwnerRule, Thresholds, alerting, consuming, dispatcher,
-    drilling, retention, service, url,
+    drilling, retention, scanning, service, url,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -40,6 +40,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "drill",
         "retention",
         "on_death",
+        "scan",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -59,13 +60,15 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     let consumer = consuming::read(section, thresholds.statement_timeout)?;
     let inbox_retention = section.duration("inbox_retention")?;
     let retention = retention::read(section, inbox_retention)?;
+    let services = service::read_all(section, &consumer)?;
     let context = Context {
         name: name.to_owned(),
         environment,
         read_only: section.boolean("read_only")?.unwrap_or(false),
         amqp,
         management,
-        services: service::read_all(section, &consumer)?,
+        scan: scanning::read(section, &services)?,
+        services,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
         inbox_retention,

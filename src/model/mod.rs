@@ -13,4 +13,5 @@ pub mod operation;
 pub mod outbox;
 pub mod page;
 pub mod saga;
+pub mod scan;
 pub mod waiting;

@@ -7,6 +7,7 @@
 pub mod inbox;
 pub mod outbox;
 mod saga;
+pub mod scan;
 pub mod sql;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ use crate::model::waiting::{NewWaiting, Parked};
 pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
+pub use scan::ScanStore;
 
 /// Why a database did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -412,7 +414,7 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + OutboxStore + SagaStore {
+pub trait Store: InboxStore + OutboxStore + SagaStore + ScanStore {
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 

@@ -104,6 +104,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),

@@ -9,7 +9,6 @@
 mod death;
 mod meter;
 mod state;
-mod topic;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::model::message::{FieldValue, Message};
 
 use super::death::{self, DeathNote};
 use super::meter::Meter;
-use super::topic;
+use crate::broker::topic;
 
 /// Guard: a message that no queue takes comes back.
 const MANDATORY: &str = "guard.mandatory";

@@ -40,6 +40,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
     }
 }
 

@@ -58,6 +58,7 @@ fn context() -> Context {
         drill: crate::config::DrillSettings::default(),
         retention: crate::config::RetentionSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
     }
 }
 

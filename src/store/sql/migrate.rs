@@ -45,6 +45,7 @@ const SCANS: File = file!("0006_scans.sql", "scans");
 const WAITING: File = file!("0007_waiting.sql", "waiting_events");
 const ARCHIVE: File = file!("0008_inbox_archive.sql", "consumer_inbox_archive");
 const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
+const SCAN_PROGRESS: File = file!("0010_scan_progress.sql", "scans");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
 
@@ -81,6 +82,7 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
     if db.journal.is_some() {
         files.push((&JOURNAL, None));
         files.push((&SCANS, None));
+        files.push((&SCAN_PROGRESS, None));
     }
     files
         .into_iter()
@@ -222,6 +224,7 @@ fn names() -> Vec<&'static str> {
         WAITING,
         ARCHIVE,
         SAGA_COORDINATOR,
+        SCAN_PROGRESS,
         COMPACT_OUTBOX,
         COMPACT_INBOX,
     ]

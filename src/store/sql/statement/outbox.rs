@@ -5,6 +5,7 @@ use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
 use super::parts::{Unlease, action, claim_mark, counts, insert, touch};
+use super::walk::OutboxWalk;
 use super::{Slots, UnknownSlot};
 
 /// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
@@ -35,6 +36,8 @@ pub struct OutboxStatements {
     pub count_parts: CountParts,
     /// Rows of the table by the server's statistics; O(1). Binds the table name. One row.
     pub estimate: Option<String>,
+    /// What reconciliation reads.
+    pub walk: OutboxWalk,
     /// A page of each state.
     pub pages: Vec<(OutboxState, Result<PageStatements, String>)>,
     /// One event. Primary key, at most one row. Binds the id.
@@ -157,7 +160,7 @@ fn slots_of(base: &Slots, layout: &OutboxLayout) -> Slots {
 }
 
 /// The reason shown when an index is missing.
-fn missing(layout: &OutboxLayout, columns: &[&Identifier]) -> String {
+pub fn missing(layout: &OutboxLayout, columns: &[&Identifier]) -> String {
     let columns = columns
         .iter()
         .map(|c| c.as_str())
@@ -222,6 +225,7 @@ impl OutboxStatements {
                  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?"
                     .to_owned()
             }),
+            walk: OutboxWalk::render(&slots, layout, indexes)?,
             pages: OutboxState::ALL
                 .into_iter()
                 .map(|state| Ok((state, page_of(&slots, layout, indexes, state)?)))
@@ -454,6 +458,9 @@ impl OutboxStatements {
         push("insert", Some(&self.insert));
         push("replay", self.replay.as_deref());
         push("release", self.release.as_deref());
+        for (name, statement) in self.walk.all() {
+            push(&format!("walk {name}"), Some(statement));
+        }
         for (state, page) in &self.pages {
             match page {
                 Err(reason) => push(&format!("page {}", state.word()), Some(reason)),

@@ -1,7 +1,7 @@
 //! Topic matching: `*` is one word, `#` is any number of words, words are separated by dots.
 
 /// True when a message with `routing_key` goes through a binding with `pattern`.
-pub(super) fn matches(pattern: &str, routing_key: &str) -> bool {
+pub fn matches(pattern: &str, routing_key: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('.').collect();
     let key: Vec<&str> = routing_key.split('.').collect();
     words_match(&pattern, &key)

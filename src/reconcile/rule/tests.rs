@@ -1,0 +1,1 @@
+//! Classification of keys, from evidence that comes bit by bit.

@@ -1,0 +1,1 @@
+//! Scans on the embedded pipeline.
