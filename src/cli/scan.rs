@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use crate::base::human::grouped;
 use crate::model::count::Count;
 use crate::model::page::Cursor;
-use crate::model::scan::{Difference, Finding, FindingQuery, FindingState, NotCompared, Scan, ScanState};
+use crate::model::scan::{
+    Difference, Finding, FindingQuery, FindingState, NotCompared, Scan, ScanState,
+};
 use crate::observe::snapshot::Unread;
 use crate::reconcile::{Outcome as Ended, ReconcileError, Watch};
 
@@ -485,7 +487,10 @@ async fn findings(session: &Session, args: &FindingsArgs) -> Outcome {
     }
     answer.more = Some(more);
     if more {
-        let total = answer.total.as_ref().map_or("more".to_owned(), Count::to_string);
+        let total = answer
+            .total
+            .as_ref()
+            .map_or("more".to_owned(), Count::to_string);
         answer.notes.push(format!(
             "{} of {total} shown; --limit N or --all prints more",
             grouped(answer.items.len() as u64)

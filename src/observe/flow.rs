@@ -107,12 +107,22 @@ impl Observer {
             },
         );
         let consumers = self.consumer_flows(facts);
-        let (outboxes, dead, sagas, unknown, consumers) =
-            tokio::join!(outboxes, dead, sagas, unknown, consumers);
+        let (outboxes, dead, sagas, unknown, consumers, findings) = tokio::join!(
+            outboxes,
+            dead,
+            sagas,
+            unknown,
+            consumers,
+            self.findings_open()
+        );
         let mut flow = self.compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |count| Some(*count));
+        match findings {
+            Ok(open) => flow.findings_open = open,
+            Err(reason) => flow.unread.push(reason),
+        }
         flow
     }
 
@@ -144,6 +154,7 @@ impl Observer {
             deaths_per_min: sum(dead, |groups| groups.deaths_last_minute).map(to_rate),
             sagas_attention: self.sagas_attention(sagas),
             operations_unknown: None,
+            findings_open: None,
             outboxes,
             consumers,
             unread,

@@ -18,6 +18,7 @@ mod payloads;
 mod queue_view;
 mod queues;
 mod reader;
+mod scans;
 mod shared;
 pub mod snapshot;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
+use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
@@ -108,6 +110,7 @@ pub const FEEDS: &[&str] = &[
     "dead_letters",
     "dead_letter",
     "sagas",
+    "scans",
     "operations",
     "audit",
 ];
@@ -120,6 +123,7 @@ pub struct Observer {
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
     letter_groups: Shared<DeadLetterGroups>,
+    open_findings: Shared<Option<Count>>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -131,6 +135,7 @@ impl Observer {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
             letter_groups: Shared::new(ports.context.thresholds.refresh),
+            open_findings: Shared::new(scans::COUNTED_EVERY),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -6,7 +6,7 @@
 //!  └─▶ next page meanwhile; what is written as progress never passes a suspect that is not decided
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,6 +28,21 @@ const PAUSE: Backoff = Backoff {
 };
 /// Differences a scan keeps; more are a fault of the rule, or of everything.
 const FOUND_MAX: usize = 10_000;
+
+/// Reasons a scan keeps apart.
+const REASONS_MAX: usize = 50;
+
+/// Counts under a reason. An age in brackets at its end grows from page to page: the first one stays.
+fn explain(explained: &mut BTreeMap<String, u64>, why: String, count: u64) {
+    let stem = |reason: &str| reason.split(" (oldest ").next().map(str::to_owned);
+    let same = explained.keys().find(|known| stem(known) == stem(&why));
+    let key = match same.cloned() {
+        Some(known) => known,
+        None if explained.len() < REASONS_MAX => why,
+        None => "for other reasons".to_owned(),
+    };
+    *explained.entry(key).or_default() += count;
+}
 
 /// What a page suspected, and where the scan was before it.
 struct Suspected {
@@ -88,7 +103,8 @@ impl Run<'_> {
         if parts.is_empty() {
             self.miss(NotCompared {
                 what: self.keeper.scan.rule.clone(),
-                reason: "no service of the context has what it compares: nothing to compare".to_owned(),
+                reason: "no service of the context has what it compares: nothing to compare"
+                    .to_owned(),
                 is_unreachable: false,
             });
         }
@@ -119,7 +135,10 @@ impl Run<'_> {
             let look = match looked {
                 Ok(look) => look,
                 Err(error) => {
-                    self.miss(missed(format!("{} of {part}", self.keeper.scan.rule), &error));
+                    self.miss(missed(
+                        format!("{} of {part}", self.keeper.scan.rule),
+                        &error,
+                    ));
                     break;
                 }
             };
@@ -228,7 +247,7 @@ impl Run<'_> {
         self.counted.examined += look.examined;
         self.counted.in_flight += look.in_flight;
         for (why, count) in look.explained {
-            *self.counted.explained.entry(why).or_default() += count;
+            explain(&mut self.counted.explained, why, count);
         }
         self.keeper.scan.rows_read += look.rows_read;
         for missing in look.not_compared {
@@ -287,7 +306,10 @@ impl Run<'_> {
         };
         match &halt {
             Some(Halt::Failed(error)) => {
-                self.miss(missed("the rest, since progress could not be written", error));
+                self.miss(missed(
+                    "the rest, since progress could not be written",
+                    error,
+                ));
             }
             Some(Halt::TooMany) => self.miss(NotCompared {
                 what: "the rest".to_owned(),
@@ -330,5 +352,32 @@ impl Run<'_> {
             found: self.found,
             not_recorded: self.keeper.not_recorded,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_counted_once_however_its_age_grows() {
+        let mut explained = BTreeMap::new();
+        for (why, count) in [
+            ("waits in queue q (oldest 18m)", 400),
+            ("waits in queue q (oldest 19m)", 90),
+            ("dead letter, open", 10),
+        ] {
+            explain(&mut explained, why.to_owned(), count);
+        }
+        let expected = [
+            ("dead letter, open".to_owned(), 10),
+            ("waits in queue q (oldest 18m)".to_owned(), 490),
+        ];
+        assert_eq!(explained, expected.into());
+        for n in 0..100 {
+            explain(&mut explained, format!("reason {n}"), 1);
+        }
+        assert_eq!(explained.len(), REASONS_MAX + 1);
+        assert_eq!(explained.get("for other reasons"), Some(&52));
     }
 }

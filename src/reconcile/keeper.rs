@@ -72,7 +72,8 @@ impl Keeper {
     pub async fn resume(of: &Reconciler, scan: Scan) -> Result<Self, ReconcileError> {
         if of.is_read_only {
             return Err(ReconcileError::Refused(
-                "the context is read-only: a scan cannot be taken over; run the rule anew".to_owned(),
+                "the context is read-only: a scan cannot be taken over; run the rule anew"
+                    .to_owned(),
             ));
         }
         let store = of.kept()?;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Context;
 use crate::model::count::Count;
 use crate::model::ids::ScanId;
 use crate::model::page::Page;
@@ -107,19 +108,9 @@ impl Reconciler {
         }
     }
 
-    /// Every rule of the context: the checks, then those of the configuration.
+    /// Every rule of the context.
     pub fn rules(&self) -> Vec<RuleFacts> {
-        let built_in = CHECKS.iter().map(|check| RuleFacts {
-            name: check.name.to_owned(),
-            about: check.about.to_owned(),
-            is_built_in: true,
-        });
-        let own = self.ports.context.scan.rules.iter().map(|rule| RuleFacts {
-            name: rule.name.clone(),
-            about: rule.about.clone(),
-            is_built_in: false,
-        });
-        built_in.chain(own).collect()
+        rules_of(&self.ports.context)
     }
 
     fn check(&self, name: &str) -> Result<Box<dyn Check>, ReconcileError> {
@@ -249,6 +240,21 @@ impl Reconciler {
             Some((_, store)) => store.open_findings().await,
         }
     }
+}
+
+/// Every rule of a context: the checks, then those of the configuration.
+pub fn rules_of(context: &Context) -> Vec<RuleFacts> {
+    let built_in = CHECKS.iter().map(|check| RuleFacts {
+        name: check.name.to_owned(),
+        about: check.about.to_owned(),
+        is_built_in: true,
+    });
+    let own = context.scan.rules.iter().map(|rule| RuleFacts {
+        name: rule.name.clone(),
+        about: rule.about.clone(),
+        is_built_in: false,
+    });
+    built_in.chain(own).collect()
 }
 
 trait Named {

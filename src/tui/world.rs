@@ -8,14 +8,18 @@ use std::time::Duration;
 use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::config::Context;
+use crate::model::scan::Scan;
 use crate::observe::snapshot::{
     AuditSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
-    OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading, SagaSnapshot, Unread,
+    OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading, SagaSnapshot,
+    ScanSnapshot, Unread,
 };
 use crate::operate::plan::Access;
 use crate::pipeline::Report;
+use crate::reconcile;
 
 use super::pane::drills::DrillRow;
+use super::pane::scans::{self, ScanRow};
 use super::theme::Theme;
 
 /// The latest reading of every feed.
@@ -37,6 +41,8 @@ pub struct Readings {
     pub dead_letter: Reading<Option<DeadLetterView>>,
     /// Sagas.
     pub sagas: Reading<SagaSnapshot>,
+    /// Scans and findings.
+    pub scans: Reading<ScanSnapshot>,
     /// Operations.
     pub operations: Reading<OperationSnapshot>,
     /// Audit entries.
@@ -62,6 +68,8 @@ pub enum Fresh {
     DeadLetter(Reading<Option<DeadLetterView>>),
     /// Sagas.
     Sagas(Reading<SagaSnapshot>),
+    /// Scans and findings.
+    Scans(Reading<ScanSnapshot>),
     /// Operations.
     Operations(Reading<OperationSnapshot>),
     /// Audit entries.
@@ -112,6 +120,7 @@ impl Readings {
             Fresh::DeadLetters(reading) => self.dead_letters = reading,
             Fresh::DeadLetter(reading) => self.dead_letter = reading,
             Fresh::Sagas(reading) => self.sagas = reading,
+            Fresh::Scans(reading) => self.scans = reading,
             Fresh::Operations(reading) => self.operations = reading,
             Fresh::Audit(reading) => self.audit = reading,
         }
@@ -133,6 +142,7 @@ impl Readings {
                     .unwrap_or_default()
             }),
             "sagas" => standing(&self.sagas, |value| of_services(&value.services)),
+            "scans" => standing(&self.scans, |value| value.unread.clone()),
             "operations" => standing(&self.operations, |value| of_services(&value.services)),
             "audit" => standing(&self.audit, |value| of_services(&value.services)),
             _ => Standing::default(),
@@ -153,6 +163,10 @@ pub struct World {
     pub readings: Readings,
     /// Reports of workers that run in this process (demo).
     pub workers: Vec<Report>,
+    /// Every rule, each with its findings.
+    pub scans: Vec<ScanRow>,
+    /// The rule that is run from here.
+    pub scanning: Option<Scan>,
     /// Every drill, and how it ended when it was run from here.
     pub drills: Vec<DrillRow>,
     /// Since when reading is paused.
@@ -174,6 +188,8 @@ impl World {
             access,
             readings: Readings::default(),
             workers: Vec::new(),
+            scans: Vec::new(),
+            scanning: None,
             drills: super::pane::drills::rows(),
             paused_at: None,
             theme,
@@ -193,10 +209,14 @@ impl World {
             Fresh::DeadLetters(_) => "dead_letters",
             Fresh::DeadLetter(_) => "dead_letter",
             Fresh::Sagas(_) => "sagas",
+            Fresh::Scans(_) => "scans",
             Fresh::Operations(_) => "operations",
             Fresh::Audit(_) => "audit",
         };
         self.readings.take(fresh);
+        if feed == "scans" {
+            self.lay_out_scans();
+        }
         let standing = self.readings.standing(feed);
         let whole = format!("{feed}/");
         let mut now_unread: Vec<String> = standing
@@ -222,6 +242,13 @@ impl World {
             let since = before.get(&key).copied().or(inherited).unwrap_or(self.now);
             self.since.insert(key, since);
         }
+    }
+
+    /// Lays rules and findings out anew: something of them has changed.
+    pub fn lay_out_scans(&mut self) {
+        let rules = reconcile::rules_of(&self.context);
+        let kept = self.readings.scans.value.as_deref();
+        self.scans = scans::rows(&rules, kept, self.scanning.as_ref());
     }
 
     /// Remembers that another page was asked for: older answers are not shown under its heading.

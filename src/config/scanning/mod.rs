@@ -25,7 +25,15 @@ pub const FINE: &str = "fine";
 pub const WAITING: &str = "waiting";
 /// Subcommands a suggestion may name.
 const SUGGESTED: [&str; 10] = [
-    "replay", "repair", "discard", "release", "saga", "dead", "outbox", "sagas", "operations",
+    "replay",
+    "repair",
+    "discard",
+    "release",
+    "saga",
+    "dead",
+    "outbox",
+    "sagas",
+    "operations",
     "queues",
 ];
 
@@ -247,7 +255,11 @@ fn service(section: &Section<'_>, services: &[&str]) -> Result<String, ConfigErr
     if services.contains(&name.as_str()) {
         return Ok(name);
     }
-    Err(section.error("service", format!("{name:?} is no service of the context"), fix))
+    Err(section.error(
+        "service",
+        format!("{name:?} is no service of the context"),
+        fix,
+    ))
 }
 
 fn query(
@@ -281,11 +293,7 @@ fn evidence_of(
         ));
     }
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err(section.error(
-            "name",
-            "is not one plain word",
-            "use letters, digits and _",
-        ));
+        return Err(section.error("name", "is not one plain word", "use letters, digits and _"));
     }
     let queue = section.name("queue")?;
     if queue.is_some() && (section.has("sql") || section.has("service") || !section.has("by")) {
@@ -348,9 +356,8 @@ fn class_of(section: &Section<'_>, known: &[&str]) -> Result<Class, ConfigError>
         section
             .text(key)?
             .map(|text| {
-                Template::parse(&text, known).map_err(|problem| {
-                    section.error(key, problem, "write {key} or {NAME.column}")
-                })
+                Template::parse(&text, known)
+                    .map_err(|problem| section.error(key, problem, "write {key} or {NAME.column}"))
             })
             .transpose()
     };

@@ -55,8 +55,19 @@ pub struct SqlFault {
 
 /// Words that write, lock, wait or reach beyond the database.
 const REFUSED: [&str; 13] = [
-    "into", "insert", "update", "delete", "lock", "get_lock", "release_lock", "sleep", "benchmark",
-    "load_file", "load_extension", "call", "drop",
+    "into",
+    "insert",
+    "update",
+    "delete",
+    "lock",
+    "get_lock",
+    "release_lock",
+    "sleep",
+    "benchmark",
+    "load_file",
+    "load_extension",
+    "call",
+    "drop",
 ];
 
 fn fault(problem: impl Into<String>, fix: impl Into<String>) -> SqlFault {
@@ -207,7 +218,8 @@ impl Reader {
 
     fn end_text(&mut self) {
         if !self.text.is_empty() {
-            self.pieces.push(Piece::Text(std::mem::take(&mut self.text)));
+            self.pieces
+                .push(Piece::Text(std::mem::take(&mut self.text)));
         }
     }
 }

@@ -48,7 +48,10 @@ fn difference(part: &str, (first, last): (i64, i64), after: &Place) -> Differenc
         facts: vec![
             Fact::new("key", key.as_str()),
             Fact::new("missing", missing),
-            Fact::new("followed by", format!("{} v{}", after.event_id, after.version)),
+            Fact::new(
+                "followed by",
+                format!("{} v{}", after.event_id, after.version),
+            ),
             Fact::new("written_at", after.created_at.to_rfc3339()),
         ],
         suggestion: Some(Suggestion {
@@ -156,8 +159,11 @@ impl Check for Gaps {
                     .first()
                     .is_some_and(|first| suspect.since.is_some_and(|at| at < first.created_at));
             let still = places.windows(2).any(|pair| match pair {
-                [before, after] => gap((&before.aggregate_id, before.version), after)
-                    .is_some_and(|missing| difference(part, missing, after).subject == suspect.subject),
+                [before, after] => {
+                    gap((&before.aggregate_id, before.version), after).is_some_and(|missing| {
+                        difference(part, missing, after).subject == suspect.subject
+                    })
+                }
                 _ => false,
             });
             if is_before || still {

@@ -20,10 +20,10 @@ struct Unowned;
 
 fn difference(part: &str, letter: &DeadLetter) -> Difference {
     let kind = letter.event_type.as_deref().unwrap_or("a message");
-    let target = letter.event_id.as_ref().map_or_else(
-        || letter.dead_letter_id.to_string(),
-        ToString::to_string,
-    );
+    let target = letter
+        .event_id
+        .as_ref()
+        .map_or_else(|| letter.dead_letter_id.to_string(), ToString::to_string);
     Difference {
         class: "dead_letter_unowned".to_owned(),
         subject: letter.dead_letter_id.to_string(),

@@ -152,7 +152,9 @@ fn difference(part: &str, row: &InboxRow, twin: Option<EventId>) -> Difference {
             facts.push(Fact::new("same content as", twin.as_str()));
             (
                 "consumed_twice",
-                format!("{consumer} consumed the content of event {twin} a second time under another id"),
+                format!(
+                    "{consumer} consumed the content of event {twin} a second time under another id"
+                ),
             )
         }
         None => (

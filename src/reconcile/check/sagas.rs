@@ -125,9 +125,9 @@ impl Check for Overdue {
             let found = store.saga(&SagaId::new(suspect.subject.clone())).await?;
             look.rows_read += 1;
             // Moved since: the clock runs anew.
-            if found.is_some_and(|saga| {
-                saga.state == state && Some(saga.updated_at) == suspect.since
-            }) {
+            if found
+                .is_some_and(|saga| saga.state == state && Some(saga.updated_at) == suspect.since)
+            {
                 look.differences.push(suspect);
             }
         }

@@ -55,11 +55,14 @@ impl Unconsumed {
                 reason: "no broker is configured: who should get what is not known".to_owned(),
                 is_unreachable: false,
             }),
-            Some(broker) => broker.bindings(exchange).await.map_err(|error| NotCompared {
-                what,
-                reason: format!("{error}: who should get what is not known"),
-                is_unreachable: true,
-            }),
+            Some(broker) => broker
+                .bindings(exchange)
+                .await
+                .map_err(|error| NotCompared {
+                    what,
+                    reason: format!("{error}: who should get what is not known"),
+                    is_unreachable: true,
+                }),
         };
         known.insert(exchange.to_owned(), bound.clone());
         bound
@@ -160,17 +163,17 @@ impl Unconsumed {
             .map_err(inbox)?
             .into_iter()
             .collect();
-        let dead: HashMap<EventId, Option<DeadLetterStatus>> = if duty.service.dead_letters.is_some()
-        {
-            let told = |error| missed(format!("dead letters of {name}"), &error);
-            let marks = store.find_letters(consumer, &ids).await.map_err(told)?;
-            marks
-                .into_iter()
-                .map(|mark| (mark.event_id, mark.status))
-                .collect()
-        } else {
-            HashMap::new()
-        };
+        let dead: HashMap<EventId, Option<DeadLetterStatus>> =
+            if duty.service.dead_letters.is_some() {
+                let told = |error| missed(format!("dead letters of {name}"), &error);
+                let marks = store.find_letters(consumer, &ids).await.map_err(told)?;
+                marks
+                    .into_iter()
+                    .map(|mark| (mark.event_id, mark.status))
+                    .collect()
+            } else {
+                HashMap::new()
+            };
         look.rows_read += (waiting.len() + dead.len()) as u64;
         let horizon = store.inbox_horizon(consumer).await.map_err(inbox)?;
         let backlog = backlog::look(ground, &duty.inbox.queue).await?;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use crate::base::clock::Timestamp;
 use crate::base::text::cut_bytes;
 use crate::config::ScanRule;
-use crate::config::scanning::{
-    ColumnRef, Condition, FINE, KEY, Operand, Template, TemplatePart,
-};
+use crate::config::scanning::{ColumnRef, Condition, FINE, KEY, Operand, Template, TemplatePart};
 use crate::model::scan::Fact;
 use crate::store::Value;
 

@@ -196,7 +196,9 @@ async fn from_query(
         rows: 0,
         keys,
     };
-    Ok(rows(ground, service, &query(sql, &filling, rows_max)).await?.0)
+    Ok(rows(ground, service, &query(sql, &filling, rows_max))
+        .await?
+        .0)
 }
 
 /// Gives each case its row: the first of its key.
@@ -226,7 +228,11 @@ fn spread(
     for key in keys {
         let key = shown(key).unwrap_or_default();
         if !answered.contains(&key) {
-            let known = if is_read { Known::Absent } else { Known::Unread };
+            let known = if is_read {
+                Known::Absent
+            } else {
+                Known::Unread
+            };
             tell(&key, &known);
         }
     }

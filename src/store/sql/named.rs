@@ -4,9 +4,7 @@
 use futures::TryStreamExt as _;
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{
-    AssertSqlSafe, Column as _, Executor as _, Row as _, TypeInfo as _, ValueRef as _,
-};
+use sqlx::{AssertSqlSafe, Column as _, Executor as _, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::base::digest::hex;
 use crate::store::Value;
@@ -97,7 +95,9 @@ fn mysql_values(row: &MySqlRow) -> SqlResult<Vec<Value>> {
                         ))
                     })
                 }
-                kind @ ("TIME" | "FLOAT" | "DOUBLE") => Err(inexact(row.column(index).name(), kind)),
+                kind @ ("TIME" | "FLOAT" | "DOUBLE") => {
+                    Err(inexact(row.column(index).name(), kind))
+                }
                 _ => Ok(readable(row.try_get_unchecked(index)?)),
             }
         })

@@ -155,7 +155,9 @@ async fn see(
     let rule = text(cut_bytes(&found.rule, 191));
     let class = text(cut_bytes(&difference.class, CLASS));
     let subject = text(cut_bytes(&difference.subject, SUBJECT));
-    let at = difference.at.map_or(Value::Null, |at| Value::Int(at.micros()));
+    let at = difference
+        .at
+        .map_or(Value::Null, |at| Value::Int(at.micros()));
     let evidence = json(difference)?;
     let seen = [
         scan.clone(),
@@ -190,12 +192,7 @@ async fn see(
 }
 
 /// Findings that a scan did not see again are gone.
-pub async fn clear(
-    db: &Db,
-    rule: &str,
-    scan: &ScanId,
-    since: Option<Timestamp>,
-) -> SqlResult<u64> {
+pub async fn clear(db: &Db, rule: &str, scan: &ScanId, since: Option<Timestamp>) -> SqlResult<u64> {
     let statements = db.scans()?;
     let rule = text(cut_bytes(rule, 191));
     let mut session = db.transaction().await?;

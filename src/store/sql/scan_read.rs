@@ -350,7 +350,11 @@ async fn find_consumed(db: &Db, ids: &[EventId]) -> SqlResult<Vec<InboxRow>> {
     };
     let known: std::collections::HashSet<EventId> =
         rows.iter().map(|row| row.event_id.clone()).collect();
-    let left: Vec<EventId> = ids.iter().filter(|id| !known.contains(id)).cloned().collect();
+    let left: Vec<EventId> = ids
+        .iter()
+        .filter(|id| !known.contains(id))
+        .cloned()
+        .collect();
     if left.is_empty() {
         return Ok(rows);
     }

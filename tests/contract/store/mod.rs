@@ -11,6 +11,7 @@ mod inbox;
 mod journal;
 mod outbox;
 mod sagas;
+mod scans;
 mod sequence;
 mod sessions;
 mod waiting;
@@ -148,6 +149,12 @@ cases! {
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
+    scans::a_scan_moves_on_by_its_token_alone,
+    scans::a_difference_is_one_finding,
+    scans::a_finding_older_than_the_look_stays,
+    scans::walks_reach_every_row_once,
+    scans::rows_are_found_by_id,
+    scans::a_rule_reads_and_nothing_else,
     sessions::a_missing_table_is_named,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }

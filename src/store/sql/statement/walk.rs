@@ -7,8 +7,7 @@ use super::outbox::missing;
 use super::{Slots, UnknownSlot};
 
 /// Columns of a sent event; `scan_read.rs` reads them by position.
-const SENT: &str =
-    "{id}, {key}, {type}, {destination}, {routing_key}, {us(created)}, {us(sent)}";
+const SENT: &str = "{id}, {key}, {type}, {destination}, {routing_key}, {us(created)}, {us(sent)}";
 
 /// The statements of one outbox; an error names the missing index or column.
 #[derive(Clone, Debug)]
@@ -50,7 +49,8 @@ impl OutboxWalk {
                  FROM {{t}} WHERE {{id}} IN ({{ids}})"
             ))
         };
-        let places = |condition: &str| match (&layout.seq, &indexes.key) {
+        let places = |condition: &str| {
+            match (&layout.seq, &indexes.key) {
             (None, _) => Ok(Err(format!(
                 "the {} layout has no version in the sequence",
                 layout.layout
@@ -62,6 +62,7 @@ impl OutboxWalk {
                      ORDER BY {{key}}, {{seq}}, {{id}} LIMIT ?"
                 ))
                 .map(Ok),
+        }
         };
         Ok(Self {
             sent_first: sent(" AND {created} >= {now_plus}")?,

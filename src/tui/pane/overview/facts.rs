@@ -266,6 +266,19 @@ fn rest(flow: &FlowSnapshot, out: &mut Vec<Fact>) {
             PaneId::Operations,
         ));
     }
+    if let Some(n) = flow.findings_open.filter(|n| n.floor() > 0) {
+        let word = if n == Count::Exact(1) {
+            "finding of a scan is open"
+        } else {
+            "findings of scans are open"
+        };
+        out.push(fact(
+            "findings",
+            Role::Warn,
+            format!("{n} {word}"),
+            PaneId::Scans,
+        ));
+    }
     // A server that is down is said once, by name; here it is only said what is missing for it.
     let (down, other): (Vec<_>, Vec<_>) = flow
         .unread

@@ -1,1 +1,0 @@
-//! Scans on the embedded pipeline.
