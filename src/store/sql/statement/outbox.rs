@@ -126,7 +126,8 @@ pub struct PageStatements {
     pub at_column: usize,
 }
 
-fn quoted_or_null(column: Option<&Identifier>) -> String {
+/// A column, or NULL where a layout has none.
+pub fn quoted_or_null(column: Option<&Identifier>) -> String {
     column.map_or_else(|| "NULL".to_owned(), Identifier::quoted)
 }
 

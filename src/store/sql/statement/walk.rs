@@ -3,11 +3,11 @@
 
 use crate::mapping::{OutboxIndexes, OutboxLayout};
 
-use super::outbox::missing;
+use super::outbox::{missing, quoted_or_null};
 use super::{Slots, UnknownSlot};
 
 /// Columns of a sent event; `scan_read.rs` reads them by position.
-const SENT: &str = "{id}, {key}, {type}, {destination}, {routing_key}, {us(created)}, {us(sent)}";
+const SENT: &str = "{id}, {key}, {type}, {destination}, {routing_key}, {us(created)}, {us(moved)}";
 
 /// The statements of one outbox; an error names the missing index or column.
 #[derive(Clone, Debug)]
@@ -34,6 +34,11 @@ impl OutboxWalk {
         layout: &OutboxLayout,
         indexes: &OutboxIndexes,
     ) -> Result<Self, UnknownSlot> {
+        // A layout that keeps no time of sending may keep that of the last change: the grace time counts from
+        // the last transition (C-01).
+        let moved = layout.sent_at.as_ref().or(layout.updated_at.as_ref());
+        let mut slots = slots.clone();
+        slots.set("moved", quoted_or_null(moved));
         let sent = |condition: &str| match &indexes.created {
             None => Ok(Err(missing(layout, &[&layout.status, &layout.created_at]))),
             Some(_) => slots
@@ -45,7 +50,7 @@ impl OutboxWalk {
         };
         let known = |payload: &str| {
             slots.render(&format!(
-                "SELECT {{id}}, {{type}}, {{status}}, {{us(created)}}, {{us(sent)}}{payload}\n\
+                "SELECT {{id}}, {{type}}, {{status}}, {{us(created)}}, {{us(moved)}}{payload}\n\
                  FROM {{t}} WHERE {{id}} IN ({{ids}})"
             ))
         };

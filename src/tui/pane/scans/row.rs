@@ -33,7 +33,7 @@ impl RuleRow {
 #[serde(untagged)]
 pub enum ScanRow {
     /// A rule.
-    Rule(RuleRow),
+    Rule(Box<RuleRow>),
     /// What it found.
     Finding(Box<Finding>),
 }
@@ -72,12 +72,12 @@ pub fn rows(
     for facts in rules {
         let own = findings.iter().filter(|finding| finding.rule == facts.name);
         let last = kept.and_then(|kept| kept.scans.iter().find(|scan| scan.rule == facts.name));
-        rows.push(ScanRow::Rule(RuleRow {
+        rows.push(ScanRow::Rule(Box::new(RuleRow {
             last: last.cloned(),
             running: running.filter(|scan| scan.rule == facts.name).cloned(),
             open: own.clone().count(),
             facts: facts.clone(),
-        }));
+        })));
         rows.extend(own.map(|finding| ScanRow::Finding(Box::new(finding.clone()))));
     }
     let known = |finding: &&Finding| rules.iter().any(|facts| facts.name == finding.rule);
