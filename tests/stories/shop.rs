@@ -549,7 +549,7 @@ management = "{management}"
 [contexts.{name}.thresholds]
 # A reservation outlives publish_deadline + 8 statement_timeouts: short, so that stories end.
 publish_deadline = "3s"
-statement_timeout = "2s"
+statement_timeout = "500ms"
 [[contexts.{name}.services]]
 name = "orders"
 database = "{mariadb}/{orders}"
