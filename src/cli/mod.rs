@@ -15,6 +15,7 @@ pub mod drill;
 pub mod envelope;
 pub mod exit;
 pub mod failure;
+pub mod findings;
 pub mod leases;
 pub mod list;
 pub mod logging;

@@ -318,6 +318,16 @@ impl Run<'_> {
             }),
             Some(Halt::Stopped | Halt::Lost) | None => {}
         }
+        if halt.is_none() && self.check.is_windowed() && self.counted.examined == 0 {
+            self.miss(NotCompared {
+                what: self.keeper.scan.rule.clone(),
+                reason: format!(
+                    "nothing to compare: no row is younger than {}",
+                    human::duration(self.ground.window)
+                ),
+                is_unreachable: false,
+            });
+        }
         if halt.is_none() {
             if self.keeper.scan.not_compared.is_empty() {
                 let since = self
@@ -345,6 +355,7 @@ impl Run<'_> {
             }
         }
         self.keeper.scan.state = state;
+        self.keeper.scan.lease_until = None;
         self.keeper.scan.finished_at = Some(self.ground.ports.clock.now());
         self.tell();
         Outcome {

@@ -204,6 +204,17 @@ async fn a_scan_that_somebody_else_stopped_ends_and_writes_no_more() {
 }
 
 #[tokio::test]
+async fn nothing_to_compare_is_not_clean() {
+    let bench = bench().await;
+    let outcome = scan(&bench, "sent-not-consumed").await;
+    assert!(!outcome.scan.is_clean());
+    let reason = &outcome.scan.not_compared.first().expect("said").reason;
+    assert_eq!(reason, "nothing to compare: no row is younger than 7d");
+    // Of what is only listed when something is wrong, none is clean.
+    assert!(scan(&bench, "sagas-overdue").await.scan.is_clean());
+}
+
+#[tokio::test]
 async fn an_unknown_rule_is_told_with_the_known_ones() {
     let bench = bench().await;
     let error = reconciler(&bench).run("nonsense", &Watch::nobody()).await;

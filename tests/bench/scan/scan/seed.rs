@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use color_eyre::eyre::{Result, WrapErr};
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 
 use super::Plan;
 use super::arena::Arena;
@@ -116,6 +116,9 @@ pub async fn fill(
                 text.replace(&format!("{{{service}}}"), &arena.database(service))
             })
     };
+    // A DELETE over several tables wants a database of its session.
+    let own = format!("USE {}", arena.database("orders"));
+    database.execute(AssertSqlSafe(own)).await?;
     let id = "LOWER(CONCAT(LPAD(HEX(seq), 8, '0'), '-c3f2-7000-9000-', LPAD(HEX(seq), 12, '0')))";
     for from in (FIRST..=last).step_by(usize::try_from(CHUNK)?) {
         let to = last.min(from + CHUNK - 1);
