@@ -206,10 +206,20 @@ impl Run<'_> {
         let suspects = std::mem::take(&mut first.differences);
         // Kept in the queue until it is decided, so that what is saved meanwhile stays behind it.
         self.pause(left).await?;
-        let again = self.check.again(&self.ground, part, suspects);
-        let looked = tokio::select! {
-            () = self.watch.stop.cancelled() => return Err(Halt::Stopped),
-            looked = again => looked,
+        let mut tried = 1;
+        let looked = loop {
+            let again = self.check.again(&self.ground, part, suspects.clone());
+            let answer = tokio::select! {
+                () = self.watch.stop.cancelled() => return Err(Halt::Stopped),
+                answer = again => answer,
+            };
+            match answer {
+                Err(error) if error.is_retryable() && tried < TRIES => {
+                    self.pause(PAUSE.delay(tried)).await?;
+                    tried += 1;
+                }
+                answer => break answer,
+            }
         };
         match looked {
             Err(error) => self.miss(missed(

@@ -145,10 +145,10 @@ impl Check for Content {
         suspects: Vec<Difference>,
     ) -> Result<Look, StoreError> {
         let rows: Vec<InboxRow> = {
-            let mut seen = self.seen.lock().await;
+            let seen = self.seen.lock().await;
             suspects
                 .iter()
-                .filter_map(|suspect| seen.remove(&suspect.subject))
+                .filter_map(|suspect| seen.get(&suspect.subject).cloned())
                 .collect()
         };
         let store = ground.store(part)?;

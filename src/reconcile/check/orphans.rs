@@ -221,10 +221,10 @@ impl Check for Orphans {
         suspects: Vec<Difference>,
     ) -> Result<Look, StoreError> {
         let rows: Vec<InboxRow> = {
-            let mut seen = self.seen.lock().await;
+            let seen = self.seen.lock().await;
             suspects
                 .iter()
-                .filter_map(|suspect| seen.remove(&suspect.subject))
+                .filter_map(|suspect| seen.get(&suspect.subject).cloned())
                 .collect()
         };
         let now = ground.store(part)?.probe().await?.database_now;

@@ -181,7 +181,7 @@ impl Check for RuleCheck {
         let mut rows = Vec::new();
         let mut clock = None;
         for suspect in &suspects {
-            let before = self.before.lock().await.remove(&suspect.subject);
+            let before = self.before.lock().await.get(&suspect.subject).cloned();
             let Some(before) = before else { continue };
             let (found, now) = fetch::keys(ground, &self.rule, before, AROUND).await?;
             look.rows_read += found.len() as u64;

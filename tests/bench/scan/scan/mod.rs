@@ -124,6 +124,9 @@ async fn scan(services: &Services) -> Result<Scanned> {
         scanned.scan.progress.explained
     ));
     ensure!(scanned.not_recorded.is_none(), "{:?}", scanned.not_recorded);
+    for missing in &scanned.scan.not_compared {
+        note(&format!("not compared: {}: {}", missing.what, missing.reason));
+    }
     Ok(scanned)
 }
 
@@ -180,12 +183,6 @@ fn judge(
                 ));
             }
         }
-    }
-    for missing in &scanned.scan.not_compared {
-        note(&format!(
-            "not compared: {}: {}",
-            missing.what, missing.reason
-        ));
     }
     Outcome {
         examined: scanned.scan.progress.examined,
