@@ -316,32 +316,27 @@ async fn show(session: &Session, args: &ShowArgs) -> Outcome {
     let reconciler = &session.services.reconciler;
     let mut answer = session.answer("scans");
     answer.table = Table::new(RUNS);
-    match &args.scan {
-        Some(id) => {
-            let scan = reconciler.scan(id).await?;
-            answer.item(&scan)?;
-            runs_row(&mut answer, &scan);
-            notes_of(&mut answer, &scan);
-            // What that scan could not compare; this answer is whole.
-            for missing in &scan.not_compared {
-                answer.notes.push(format!(
-                    "not compared: {}: {}",
-                    missing.what, missing.reason
-                ));
-            }
-            if scan.state == ScanState::Running {
-                answer.notes.push(alive(&scan, answer.as_of));
-            }
+    let Some(id) = &args.scan else {
+        let page = reconciler.scans(args.limit).await?;
+        for scan in &page.rows {
+            answer.item(scan)?;
+            runs_row(&mut answer, scan);
         }
-        None => {
-            let page = reconciler.scans(args.limit).await?;
-            for scan in &page.rows {
-                answer.item(scan)?;
-                runs_row(&mut answer, scan);
-            }
-            answer.more = Some(page.next.is_some());
-            answer.note_if_empty("no scan was run yet: `redrive scan run all`");
-        }
+        answer.more = Some(page.next.is_some());
+        answer.note_if_empty("no scan was run yet: `redrive scan run all`");
+        return session.write(&answer);
+    };
+    let scan = reconciler.scan(id).await?;
+    answer.item(&scan)?;
+    runs_row(&mut answer, &scan);
+    notes_of(&mut answer, &scan);
+    // What that scan could not compare; this answer is whole.
+    for missing in &scan.not_compared {
+        let line = format!("not compared: {}: {}", missing.what, missing.reason);
+        answer.notes.push(line);
+    }
+    if scan.state == ScanState::Running {
+        answer.notes.push(alive(&scan, answer.as_of));
     }
     session.write(&answer)
 }

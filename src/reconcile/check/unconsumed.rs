@@ -324,7 +324,10 @@ impl Check for Unconsumed {
         let mut events: Vec<SentEvent> = Vec::new();
         {
             let known = self.seen.lock().await;
-            events.extend(only.iter().filter_map(|subject| known.get(subject).cloned()));
+            events.extend(
+                only.iter()
+                    .filter_map(|subject| known.get(subject).cloned()),
+            );
         }
         events.sort_by(|a, b| (a.created_at, &a.event_id).cmp(&(b.created_at, &b.event_id)));
         events.dedup_by(|a, b| a.event_id == b.event_id);

@@ -118,9 +118,8 @@ impl Case {
 
     /// What a column holds. `Ok(None)`: its row is absent, it is NULL, or there is no such column.
     fn value(&self, column: &ColumnRef) -> Result<Option<&Value>, Held> {
-        let row = match self.row_of(&column.of)? {
-            None => return Ok(None),
-            Some(row) => row,
+        let Some(row) = self.row_of(&column.of)? else {
+            return Ok(None);
         };
         Ok(row.get(&column.column).filter(|v| **v != Value::Null))
     }

@@ -120,13 +120,14 @@ fn scanned(model: &mut Model, result: Result<Box<Ended>, String>) {
         }
     };
     let scan = &ended.scan;
-    let mut text = format!("{}: {} found", scan.rule, ended.found.len());
+    let mut told = vec![format!("{}: {} found", scan.rule, ended.found.len())];
     if !scan.not_compared.is_empty() {
-        text.push_str(&format!(", {} parts not compared", scan.not_compared.len()));
+        told.push(format!("{} parts not compared", scan.not_compared.len()));
     }
     if scan.state != ScanState::Finished {
-        text.push_str(&format!(", {} before its end", scan.state.word()));
+        told.push(format!("{} before its end", scan.state.word()));
     }
+    let text = told.join(", ");
     model.toast = Some(if scan.is_clean() {
         Toast::good(text, now)
     } else {

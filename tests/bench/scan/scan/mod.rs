@@ -125,7 +125,10 @@ async fn scan(services: &Services) -> Result<Scanned> {
     ));
     ensure!(scanned.not_recorded.is_none(), "{:?}", scanned.not_recorded);
     for missing in &scanned.scan.not_compared {
-        note(&format!("not compared: {}: {}", missing.what, missing.reason));
+        note(&format!(
+            "not compared: {}: {}",
+            missing.what, missing.reason
+        ));
     }
     Ok(scanned)
 }
