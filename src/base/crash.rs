@@ -107,9 +107,12 @@ mod armed {
     }
 
     /// Stops this process; it goes on when it is continued.
+    ///
+    /// The signal goes to this very thread: sent to the process, another thread takes it, and this one
+    /// may go past the point before the stop reaches it.
     fn stop() {
-        let own = rustix::process::getpid();
-        if let Err(error) = rustix::process::kill_process(own, rustix::process::Signal::STOP) {
+        let signal = rustix::process::Signal::STOP.as_raw();
+        if let Err(error) = signal_hook::low_level::raise(signal) {
             tracing::warn!(%error, "this process could not stop itself");
         }
     }

@@ -45,6 +45,10 @@ pub fn safe_bytes(bytes: &[u8]) -> String {
 
 /// Columns `text` takes on a terminal.
 pub fn width(text: &str) -> usize {
+    if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        // Most of a screen, and worth not being looked up in tables.
+        return text.len();
+    }
     text.graphemes(true).map(|g| g.width().min(2)).sum()
 }
 

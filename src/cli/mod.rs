@@ -186,8 +186,11 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Outcome {
     let _log = logging::start(&cli)?;
+    // A console only looks: one thread beside that of the screen is enough, and a second would be woken
+    // at every answer, and cost more than the looking does.
+    let worker_threads = if cli.command.is_none() { 1 } else { 2 };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(worker_threads)
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;

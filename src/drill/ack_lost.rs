@@ -38,21 +38,19 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         .filter(|(consumer, _)| consumer == "inventory")
         .count();
     stage.check(Check::equal("inbox rows after the commit", &1, &len(inbox)));
-    let mut connections = None;
     if let Some(switchboard) = &stage.bench().switchboard {
         switchboard.disconnect();
     } else {
-        let line = stage.lines()?.broker()?;
-        connections = Some(line.accepted());
-        line.cut();
+        stage.lines()?.broker()?.cut().await;
     }
     stage.step("cut the connection to the broker");
+    // The consumer still stands. Until the broker has the message back, it counts the lost connection
+    // as a reader that holds it.
+    stage.arrives("inventory.orders", 1).await?;
+    stage.step("the broker has the message again, the consumer does not know");
     stage.fault_is_over();
     stage.goes_on(&consumer)?;
-    // It reads its queue again by itself, on a new connection, and finds the same message there.
-    if let Some(before) = connections {
-        stage.reconnects(before).await?;
-    }
+    // It reads its queue again by itself, and finds the same message there.
     stage.consumers("inventory.orders", 1).await?;
     stage.arrives("inventory.orders", 0).await?;
     let own = stage.stop(consumer).await?;

@@ -10,6 +10,7 @@ use super::verdict::Check;
 use super::{Drill, Ends, REAL};
 
 const ORDERS: usize = 2;
+const QUEUE: &str = "inventory.orders";
 
 /// Registration.
 pub(super) const DRILL: Drill = Drill {
@@ -31,8 +32,10 @@ fn unmarked(facts: &Facts) -> u64 {
     len(rows.count())
 }
 
-/// A dispatcher whose connection has carried a message already, and with it all it needs to publish.
-async fn warm(stage: &mut Stage<'_>) -> Result<Actor, Trouble> {
+/// A dispatcher whose connection has carried a message already, and with it all it needs to publish; the
+/// queue holds `messages` then. The mark alone does not say it: where a guard was taken away, it comes
+/// before the message.
+async fn warm(stage: &mut Stage<'_>, messages: usize) -> Result<Actor, Trouble> {
     let dispatcher = stage.start(Role::dispatcher("orders"), None)?;
     let sent = async |stage: &Stage<'_>| {
         let facts = stage.facts().await?;
@@ -50,15 +53,19 @@ async fn warm(stage: &mut Stage<'_>) -> Result<Actor, Trouble> {
         Ok(sent(stage).await? > before)
     })
     .await?;
+    stage.arrives(QUEUE, messages).await?;
     Ok(dispatcher)
 }
 
 async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     let n = len(ORDERS);
-    let dispatcher = warm(stage).await?;
-    stage.lines()?.broker()?.set(Line::NoReplies);
+    let dispatcher = warm(stage, 1).await?;
+    // Placed while it stands still: it claims and sends them together.
+    stage.freeze(&dispatcher).await?;
     stage.place(ORDERS).await?;
-    stage.arrives("inventory.orders", 1 + ORDERS).await?;
+    stage.lines()?.broker()?.set(Line::NoReplies);
+    stage.goes_on(&dispatcher)?;
+    stage.arrives(QUEUE, 1 + ORDERS).await?;
     stage.step("the broker has the messages, the dispatcher does not know");
     stage.kill(dispatcher).await?;
     let facts = stage.facts().await?;
@@ -69,10 +76,12 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     ));
     stage.lines()?.broker()?.set(Line::Open);
 
-    let dispatcher = warm(stage).await?;
+    let dispatcher = warm(stage, 2 + ORDERS).await?;
+    stage.freeze(&dispatcher).await?;
+    stage.place(ORDERS).await?;
     stage.lines()?.broker()?.set(Line::Silent);
     let held = stage.lines()?.broker()?.held_bytes();
-    stage.place(ORDERS).await?;
+    stage.goes_on(&dispatcher)?;
     until("messages on the line", stage.patience(), async || {
         Ok(stage.lines()?.broker()?.held_bytes() > held)
     })
@@ -89,7 +98,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         &2,
         &len(marked),
     ));
-    stage.lines()?.broker()?.cut();
+    stage.lines()?.broker()?.cut().await;
     stage.lines()?.broker()?.set(Line::Open);
 
     stage.fault_is_over();

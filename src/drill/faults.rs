@@ -16,8 +16,9 @@ pub const HANDLER_THROWS: &str = "handler.throws";
 /// `return(throw)`: the handler takes [`SLOW`] longer, as one that calls somebody else.
 pub const HANDLER_IS_SLOW: &str = "handler.is_slow";
 
-/// How much longer a slow handler takes.
-pub const SLOW: Duration = Duration::from_millis(50);
+/// How much longer a slow handler takes: so long that what it waits for is most of its time even on a
+/// machine with nothing to spare.
+pub const SLOW: Duration = Duration::from_secs(1);
 
 /// A handler that can be made to fail.
 struct Faulty(Arc<dyn Handler>);

@@ -47,7 +47,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     })
     .await?;
     let url = control.run(&["url", &survivor]).await?;
-    stage.move_to(&url)?;
+    stage.move_to(&url).await?;
     control.run(&["kill", &victim]).await?;
     stage.step(format!("killed {victim}; {survivor} goes on"));
     let survived = stage.arrives(QUEUE, ORDERS).await;

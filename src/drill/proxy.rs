@@ -1,10 +1,12 @@
 //! A TCP proxy between a drill's processes and a server: it passes bytes, holds them back, cuts
 //! connections and refuses new ones, and counts, so that a drill waits for facts and not for time.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -16,6 +18,9 @@ use crate::base::tasks::Tasks;
 /// Bytes passed on at once; held bytes a connection and direction are at most this many, the rest
 /// waits in the kernel and slows the sender down.
 const CHUNK: usize = 16 * 1024;
+
+/// Between two looks whether cut connections are closed.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What the proxy does with what it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,37 @@ struct Counters {
     accepted: AtomicU64,
     refused: AtomicU64,
     held_bytes: AtomicU64,
+    /// Connections by their epoch.
+    open: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Counters {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that is counted while it lives.
+struct Counted {
+    counters: Arc<Counters>,
+    epoch: u64,
+}
+
+impl Counted {
+    fn new(counters: Arc<Counters>, epoch: u64) -> Self {
+        *counters.open().entry(epoch).or_default() += 1;
+        Self { counters, epoch }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.counters.open();
+        let left = open.remove(&self.epoch).unwrap_or_default();
+        if left > 1 {
+            open.insert(self.epoch, left - 1);
+        }
+    }
 }
 
 /// A listening proxy; it ends with the tasks it was started in.
@@ -97,14 +133,20 @@ impl Proxy {
     }
 
     /// Connections from now on go to another server; those that are there are cut.
-    pub fn move_to(&self, host: &str, port: u16) {
+    pub async fn move_to(&self, host: &str, port: u16) {
         self.server.send_replace((host.to_owned(), port));
-        self.cut();
+        self.cut().await;
     }
 
-    /// Cuts every connection; new ones are taken.
-    pub fn cut(&self) {
+    /// Cuts every connection, and returns when they are closed; new ones are taken.
+    pub async fn cut(&self) {
         self.setting.send_modify(|setting| setting.epoch += 1);
+        let epoch = self.setting.borrow().epoch;
+        let mut ticks = tokio::time::interval(LOOK);
+        // Each of them hears of it and has nothing to wait for.
+        while self.counters.open().range(..epoch).next().is_some() {
+            ticks.tick().await;
+        }
     }
 
     /// Connections taken so far, refused ones too.
@@ -144,7 +186,9 @@ async fn listen(
             continue;
         }
         let (server, shared) = (target.borrow().clone(), shared.clone());
+        let counted = Counted::new(Arc::clone(counters), setting.epoch);
         tasks.spawn_until_stopped(async move {
+            let _counted = counted;
             // A server that is not there is a cut connection for the client, too.
             let Ok(upstream) = TcpStream::connect((server.0.as_str(), server.1)).await else {
                 return;
@@ -206,8 +250,6 @@ async fn carry(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A server that answers each byte with the next one.
@@ -251,7 +293,7 @@ mod tests {
         proxy.set(Line::Open);
         assert_eq!(one.read_u8().await.expect("answered late"), 6);
 
-        proxy.cut();
+        proxy.cut().await;
         assert!(one.read_u8().await.is_err(), "cut");
         let mut two = client(&proxy).await;
         two.write_u8(1).await.expect("sent");

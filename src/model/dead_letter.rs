@@ -276,6 +276,15 @@ pub struct DeadLetterGroup {
     pub note: Option<String>,
 }
 
+/// What one dead-letter table holds, without its causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DeadLetterCounts {
+    /// Open rows, capped.
+    pub open: Count,
+    /// Deaths recorded in the last minute, capped.
+    pub deaths_last_minute: Count,
+}
+
 /// Groups of one dead-letter table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeadLetterGroups {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::config::Service;
-use crate::model::dead_letter::{DeadLetter, DeadLetterGroups, DeadLetterQuery, Whereabouts};
+use crate::model::dead_letter::{DeadLetter, DeadLetterQuery, Whereabouts};
 use crate::model::ids::{ConsumerName, DeadLetterId, EventId};
 use crate::model::inbox::InboxRow;
 use crate::model::outbox::Sequence;
@@ -58,7 +58,9 @@ impl Observer {
             }
             Ok(page)
         };
-        let groups = self.groups(service, store);
+        let groups = self
+            .reader
+            .store(&service.name, "dead letters", store.dead_letter_groups());
         let queued = async { Ok(self.queued(service).await) };
         let (groups, page, queued) = futures::try_join!(groups, page, queued)?;
         Ok(DeadLetterFacts {
@@ -66,18 +68,6 @@ impl Observer {
             page,
             queued,
         })
-    }
-
-    /// Open dead letters of one service by cause, for the pane and for the flow.
-    pub(super) async fn groups(
-        &self,
-        service: &Service,
-        store: &Arc<dyn Store>,
-    ) -> Result<DeadLetterGroups, Unread> {
-        let read = self
-            .reader
-            .store(&service.name, "dead letters", store.dead_letter_groups());
-        self.letter_groups.get(&service.name, read).await
     }
 
     /// Depth of each DLQ of a service; `None` when it is not known.

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use crate::broker::QueueFacts;
 use crate::config::{InboxPart, Service};
 use crate::model::count::Count;
-use crate::model::dead_letter::DeadLetterGroups;
+use crate::model::dead_letter::DeadLetterCounts;
 use crate::model::operation::OperationState;
 use crate::model::outbox::OutboxCounts;
 use crate::model::saga::Saga;
@@ -29,6 +29,16 @@ const SAGAS_LOOKED_AT: u32 = 200;
 
 /// Unfinished operations looked at: there are few, or something is very wrong.
 const OPERATIONS_LOOKED_AT: u32 = 50;
+
+/// What waits for a person, sagas and operations without an outcome, is asked at every so many refreshes:
+/// it changes at a person's pace, and is most of what a look would cost.
+const SLOW: u32 = 5;
+
+/// How old an answer about what waits for a person may be: a little less than its pace, so that the
+/// refresh that is due does ask.
+pub(super) fn slow(refresh: Duration) -> Duration {
+    refresh.saturating_mul(SLOW).saturating_sub(refresh / 2)
+}
 
 /// What the management API tells about the consumers' queues, by name.
 pub(super) type FactsByQueue = HashMap<String, QueueFacts>;
@@ -89,21 +99,27 @@ impl Observer {
         );
         let dead = self.of_services(
             |service| service.dead_letters.is_some(),
-            |service, store| self.groups(service, store),
+            |service, store| {
+                self.reader
+                    .store(&service.name, "dead letters", store.dead_letter_counts())
+            },
         );
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
             |service, store| {
-                self.reader
-                    .store(&service.name, "sagas", store.sagas(SAGAS_LOOKED_AT))
+                let read = self
+                    .reader
+                    .store(&service.name, "sagas", self.sagas_attention(store));
+                self.sagas_attention.get(&service.name, read)
             },
         );
         let unknown = self.of_services(
             |service| service.journal,
-            |service, store| async move {
-                self.reader
-                    .store(&service.name, "operations", operations_unknown(store))
-                    .await
+            |service, store| {
+                let read =
+                    self.reader
+                        .store(&service.name, "operations", operations_unknown(store));
+                self.operations_unknown.get(&service.name, read)
             },
         );
         let consumers = self.consumer_flows(facts);
@@ -129,8 +145,8 @@ impl Observer {
     fn compose(
         &self,
         outboxes: Vec<PerService<OutboxCounts>>,
-        dead: &[PerService<DeadLetterGroups>],
-        sagas: &[PerService<Vec<Saga>>],
+        dead: &[PerService<DeadLetterCounts>],
+        sagas: &[PerService<u64>],
         consumers: Vec<(ConsumerFlow, Vec<Unread>)>,
     ) -> FlowSnapshot {
         let mut unread: Vec<Unread> = Vec::new();
@@ -144,15 +160,15 @@ impl Observer {
                 flow.dead_open = dead
                     .iter()
                     .find(|part| part.service == flow.service)
-                    .and_then(|part| part.value.as_ref()?.open);
+                    .and_then(|part| Some(part.value?.open));
                 flow
             })
             .collect();
         FlowSnapshot {
             published_per_s: published_per_s(&outboxes),
-            dead_open: sum(dead, |groups| groups.open),
-            deaths_per_min: sum(dead, |groups| groups.deaths_last_minute).map(to_rate),
-            sagas_attention: self.sagas_attention(sagas),
+            dead_open: sum(dead, |counts| Some(counts.open)),
+            deaths_per_min: sum(dead, |counts| Some(counts.deaths_last_minute)).map(to_rate),
+            sagas_attention: total(sagas),
             operations_unknown: None,
             findings_open: None,
             outboxes,
@@ -162,20 +178,14 @@ impl Observer {
     }
 
     /// Sagas a person has to look at: failed compensations, and those past their deadline.
-    fn sagas_attention(&self, sagas: &[PerService<Vec<Saga>>]) -> Option<u64> {
-        if sagas.is_empty() {
-            return None;
-        }
+    async fn sagas_attention(&self, store: &Arc<dyn Store>) -> StoreResult<u64> {
+        let sagas = store.sagas_open(SAGAS_LOOKED_AT).await?;
         let now = self.ports.clock.now();
-        let mut total = 0_u64;
-        for part in sagas {
-            for saga in part.value.as_ref()? {
-                let is_overdue =
-                    !saga.is_finished() && saga.deadline_at.is_some_and(|deadline| deadline < now);
-                total += u64::from(saga.needs_attention() || is_overdue);
-            }
-        }
-        Some(total)
+        let is_overdue = |saga: &Saga| saga.deadline_at.is_some_and(|deadline| deadline < now);
+        let waiting = sagas
+            .iter()
+            .filter(|saga| saga.needs_attention() || is_overdue(saga));
+        Ok(waiting.count() as u64)
     }
 
     async fn consumer_flows(&self, facts: &FactsByQueue) -> Vec<(ConsumerFlow, Vec<Unread>)> {
@@ -282,6 +292,12 @@ async fn operations_unknown(store: &Arc<dyn Store>) -> StoreResult<Count> {
 /// Publishes a second of all outboxes; one that cannot tell makes the sum unknown.
 fn published_per_s(outboxes: &[PerService<OutboxCounts>]) -> Option<f64> {
     sum(outboxes, OutboxCounts::published_last_minute).map(|sent| to_rate(sent) / 60.0)
+}
+
+/// Sum over services that keep sagas; `None` when there are none, or when one is not known.
+fn total(parts: &[PerService<u64>]) -> Option<u64> {
+    let known: Option<u64> = parts.iter().map(|part| part.value).sum();
+    known.filter(|_| !parts.is_empty())
 }
 
 /// Sum over services; `None` when there are none, or when one is not known.

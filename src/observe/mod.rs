@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use journal::shown as operation_shown;
 
 use crate::model::count::Count;
-use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
+use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
@@ -122,7 +122,8 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
-    letter_groups: Shared<DeadLetterGroups>,
+    sagas_attention: Shared<u64>,
+    operations_unknown: Shared<Count>,
     open_findings: Shared<Option<Count>>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
@@ -134,8 +135,9 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
-            letter_groups: Shared::new(ports.context.thresholds.refresh),
-            open_findings: Shared::new(scans::COUNTED_EVERY),
+            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            open_findings: Shared::fresh_for(scans::COUNTED_EVERY),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -16,8 +16,8 @@ use super::snapshot::{ScanSnapshot, Unread};
 const RUNS: u32 = 100;
 /// Findings on the pane.
 const FINDINGS: u32 = 500;
-/// The Overview's count is twice as young as this: findings change with scans, not by themselves.
-pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(20);
+/// How old the Overview's count may be: findings change with scans, not by themselves.
+pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
 impl Observer {
     /// Where scans are kept: with the first journal.

@@ -1,5 +1,6 @@
-//! Answers that several panes show: read once for all who ask within one refresh, so that the
-//! Overview and the pane next to it do not count the same backlog twice.
+//! Answers that are read once for all who ask within some time: counts that several panes show, so that
+//! the Overview and the pane next to it do not count the same backlog twice, and what changes so slowly
+//! that asking at every refresh would only cost.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -21,8 +22,13 @@ type Answer<T> = tokio::sync::Mutex<Option<(Instant, T)>>;
 impl<T: Clone> Shared<T> {
     /// Half a refresh: a feed that comes back is never given what it was given before.
     pub(super) fn new(refresh: Duration) -> Self {
+        Self::fresh_for(refresh / 2)
+    }
+
+    /// Answers that may be so old.
+    pub(super) fn fresh_for(fresh_for: Duration) -> Self {
         Self {
-            fresh_for: refresh / 2,
+            fresh_for,
             answers: Mutex::default(),
         }
     }

@@ -291,8 +291,20 @@ fn make_collector(part: &Part<'_>) -> Made {
 }
 
 fn make_saga_coordinator(part: &Part<'_>) -> Made {
-    if part.service.sagas.is_none() || part.program.sagas.is_empty() {
+    if part.service.sagas.is_none() {
         return Ok(None);
+    }
+    if part.program.sagas.is_empty() {
+        // Next to other workers it is only not there; asked for by name it would do nothing for ever.
+        return if part.is_named {
+            Err(format!(
+                "this program knows no kind of saga: what the sagas of {} send is its service's own code, \
+                 which calls pipeline::saga_coordinator with a definition",
+                part.service.name
+            ))
+        } else {
+            Ok(None)
+        };
     }
     Coordinator::new(
         &part.service.name,

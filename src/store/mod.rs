@@ -4,6 +4,7 @@
 //! One [`Store`] stands for one service's database. Adapters live in `sql`; every dialect passes
 //! the suite in `contract`.
 
+mod error;
 pub mod inbox;
 pub mod outbox;
 mod saga;
@@ -18,7 +19,8 @@ use serde::Serialize;
 use crate::base::clock::Timestamp;
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
@@ -32,99 +34,11 @@ use crate::model::page::{Cursor, Page};
 use crate::model::saga::{NewSaga, Saga, SagaRef, Work};
 use crate::model::waiting::{NewWaiting, Parked};
 
+pub use error::{StoreError, StoreResult};
 pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
 pub use scan::ScanStore;
-
-/// Why a database did not do what was asked.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StoreError {
-    /// Not reachable, or the connection broke.
-    #[error("database of {service} is not reachable: {detail}")]
-    Unavailable {
-        /// Which service's.
-        service: String,
-        /// The driver's words, without secrets.
-        detail: String,
-    },
-    /// No answer in time.
-    #[error("{operation} on {service} did not answer within {after:?}")]
-    TimedOut {
-        /// Which service's.
-        service: String,
-        /// What was asked.
-        operation: &'static str,
-        /// How long it was waited for.
-        after: Duration,
-    },
-    /// Deadlock or lock wait: harmless to repeat.
-    #[error("{operation} on {service} met a lock: {detail}")]
-    Contended {
-        /// Which service's.
-        service: String,
-        /// What was asked.
-        operation: &'static str,
-        /// The driver's words.
-        detail: String,
-    },
-    /// The account may not do that.
-    #[error("{operation} on {service} is not permitted: {detail}")]
-    Denied {
-        /// Which service's.
-        service: String,
-        /// What was asked.
-        operation: &'static str,
-        /// The driver's words.
-        detail: String,
-    },
-    /// A table or column is missing, or a row cannot be read.
-    #[error("{service}: {table}: {problem}")]
-    Mapping {
-        /// Which service's.
-        service: String,
-        /// Table as mapped.
-        table: String,
-        /// What is missing or wrong.
-        problem: String,
-    },
-    /// The layout or configuration cannot answer this; the text is a reason for a person.
-    #[error("{service}: {reason}")]
-    Unsupported {
-        /// Which service's.
-        service: String,
-        /// Why, e.g. `this layout has no lease`.
-        reason: String,
-    },
-    /// Anything else the database said.
-    #[error("{operation} on {service} failed: {detail}")]
-    Failed {
-        /// Which service's.
-        service: String,
-        /// What was asked.
-        operation: &'static str,
-        /// The driver's words.
-        detail: String,
-    },
-}
-
-impl StoreError {
-    /// True when the same call may succeed later.
-    pub const fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable { .. } | Self::TimedOut { .. } | Self::Contended { .. }
-        )
-    }
-
-    /// True when the server could not be asked at all (exit code 5).
-    pub const fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. })
-    }
-}
-
-/// Result of a store call.
-pub type StoreResult<T> = Result<T, StoreError>;
 
 /// What a layout can do for a verb; the console shows the reason instead of a button.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -444,6 +358,8 @@ pub trait Store: InboxStore + OutboxStore + SagaStore + ScanStore {
     ) -> StoreResult<Option<InboxRow>>;
     /// Inbox rows written in the last `window`, capped at the count cap.
     async fn inbox_recent(&self, window: Duration) -> StoreResult<crate::model::count::Count>;
+    /// Open dead letters and recent deaths: one statement, for a look once a second.
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts>;
     /// Open dead letters by cause; groups at most `count_cap` rows.
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups>;
     /// A page of dead letters.

@@ -44,6 +44,8 @@ pub struct SagaAction {
 pub trait SagaStore: Send + Sync {
     /// Sagas: those needing attention, then stalest first.
     async fn sagas(&self, limit: u32) -> StoreResult<Vec<Saga>>;
+    /// Sagas that are not finished, in the same order, without their steps: for counting who waits.
+    async fn sagas_open(&self, limit: u32) -> StoreResult<Vec<Saga>>;
     /// One saga with its steps.
     async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>>;
     /// Sagas whose id starts with `prefix` (at least 4 characters), at most 20.

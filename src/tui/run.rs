@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
 use futures::StreamExt as _;
-use ratatui::buffer::Buffer;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::assembly::Services;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::tasks::Tasks;
 use crate::observe::Feeds;
 use crate::observe::snapshot::Reading;
@@ -36,6 +35,11 @@ use super::{Options, TuiError};
 const FRAME: Duration = Duration::from_millis(33);
 /// A key is answered sooner: it must be on screen within 16 ms whatever was drawn just before.
 const FRAME_AFTER_KEY: Duration = Duration::from_millis(5);
+/// While nobody touches it, what comes by itself is gathered for so long: the answers of one refresh, which
+/// come one after the other, share a frame.
+const GATHER: Duration = Duration::from_millis(400);
+/// Somebody is there for so long after a key or the outcome of one.
+const ATTENDED: Duration = Duration::from_secs(3);
 /// Events handled between two frames at most, so that a flood of them cannot starve the screen.
 const EVENTS_MAX: u32 = 256;
 /// How long reads are waited for at the end; they lose nothing.
@@ -117,6 +121,12 @@ struct Console {
     /// True when a key waits for its frame.
     is_urgent: bool,
     drawn_at: Option<Instant>,
+    /// Since when something waits for a frame.
+    dirty_since: Instant,
+    /// The clock that the last frame showed.
+    drawn_now: Timestamp,
+    /// When somebody last did something, or heard what became of it.
+    touched_at: Instant,
 }
 
 /// The receiving ends of the feeds, once they run.
@@ -181,10 +191,11 @@ impl Console {
         };
         let theme = Theme::new(options.theme, depth, !is_utf8_locale(var));
         let clock = services.ports.clock.clone();
+        let clock_now = clock.now();
         let operator = services.operator.clone();
         let world = World::new(
             services.ports.context.clone(),
-            clock.now(),
+            clock_now,
             operator.access(),
             theme,
         );
@@ -219,6 +230,9 @@ impl Console {
             is_dirty: true,
             is_urgent: false,
             drawn_at: None,
+            dirty_since: Instant::now(),
+            drawn_now: clock_now,
+            touched_at: Instant::now(),
         };
         console.draw()?;
         let mut feeds = Feeds::start(
@@ -284,14 +298,24 @@ impl Console {
         }
     }
 
+    /// The clock on the screen is to go on: what waits is shown with it.
+    fn is_second_over(&self) -> bool {
+        let second = |at: Timestamp| at.micros().div_euclid(1_000_000);
+        second(self.model.world.now) != second(self.drawn_now)
+    }
+
     /// When the next frame may be drawn.
     fn frame_due(&self) -> Instant {
-        let apart = if self.is_urgent {
-            FRAME_AFTER_KEY
-        } else {
-            FRAME
+        let Some(drawn_at) = self.drawn_at else {
+            return Instant::now();
         };
-        self.drawn_at.map_or_else(Instant::now, |at| at + apart)
+        if self.is_urgent {
+            drawn_at + FRAME_AFTER_KEY
+        } else if self.is_second_over() || self.touched_at.elapsed() < ATTENDED {
+            drawn_at + FRAME
+        } else {
+            (drawn_at + FRAME).max(self.dirty_since + GATHER)
+        }
     }
 
     /// Waits for whatever comes first; what must not be missed is asked first.
@@ -321,9 +345,16 @@ impl Console {
     async fn handle(&mut self, event: Event, guard: &mut Guard) -> Result<(), TuiError> {
         self.model.world.now = self.clock.now();
         self.model.world.access = self.operator.access();
-        self.is_urgent |= matches!(event, Event::Key(_) | Event::Mouse(_) | Event::Paste(_));
+        let is_urgent = matches!(event, Event::Key(_) | Event::Mouse(_) | Event::Paste(_));
+        self.is_urgent |= is_urgent;
+        if is_urgent || !matches!(event, Event::Fresh(_) | Event::Workers(_) | Event::Tick) {
+            self.touched_at = Instant::now();
+        }
         let effects = update(&mut self.model, event);
-        self.is_dirty = true;
+        if !self.is_dirty {
+            self.is_dirty = true;
+            self.dirty_since = Instant::now();
+        }
         for effect in effects {
             match effect {
                 Effect::Terminal(effect) => self.on_terminal(effect, guard).await?,
@@ -382,12 +413,13 @@ impl Console {
     }
 
     fn draw(&mut self) -> Result<(), TuiError> {
-        let mut buf = Buffer::empty(self.model.screen());
+        let mut buf = self.screen.blank(self.model.screen());
         view::draw(&self.model, &mut buf);
         self.screen.show(buf)?;
         self.is_dirty = false;
         self.is_urgent = false;
         self.drawn_at = Some(Instant::now());
+        self.drawn_now = self.model.world.now;
         Ok(())
     }
 }

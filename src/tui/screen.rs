@@ -11,11 +11,19 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::base::text;
 
+/// Synchronized output: from here on the terminal keeps what it gets, until the frame is whole. Those
+/// that do not know the mode ignore it.
+const BEGIN_FRAME: &str = "\x1b[?2026h";
+/// The frame is whole.
+const END_FRAME: &str = "\x1b[?2026l";
+
 /// A terminal as cells.
 pub struct Screen<W: Write> {
     out: W,
     /// What the terminal shows.
     shown: Buffer,
+    /// The frame before it, to be drawn into again.
+    spare: Buffer,
     /// True when what it shows is not known.
     is_unknown: bool,
     /// Frames written.
@@ -28,6 +36,7 @@ impl<W: Write> Screen<W> {
         Self {
             out,
             shown: Buffer::empty(Rect::ZERO),
+            spare: Buffer::empty(Rect::ZERO),
             is_unknown: true,
             frames: 0,
         }
@@ -46,6 +55,14 @@ impl<W: Write> Screen<W> {
     /// The terminal's writer, for sequences that draw nothing.
     pub const fn writer(&mut self) -> &mut W {
         &mut self.out
+    }
+
+    /// An empty buffer to draw the next frame into.
+    pub fn blank(&mut self, area: Rect) -> Buffer {
+        let mut blank = std::mem::replace(&mut self.spare, Buffer::empty(Rect::ZERO));
+        blank.resize(area);
+        blank.reset();
+        blank
     }
 
     /// Shows a buffer; writes only what differs.
@@ -76,14 +93,16 @@ impl<W: Write> Screen<W> {
                 x += columns;
             }
         }
-        self.shown = next;
+        self.spare = std::mem::replace(&mut self.shown, next);
         self.is_unknown = false;
         if text.is_empty() {
             return Ok(());
         }
+        text.insert_str(0, BEGIN_FRAME);
         text.push_str("\x1b[0m");
+        text.push_str(END_FRAME);
         self.frames += 1;
-        // One write a frame: a slow line never shows half of it.
+        // One write a frame. A line may still carry it in pieces: the marks keep them together.
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
@@ -207,7 +226,10 @@ mod tests {
         assert_eq!(screen.frames(), 1);
         screen.show(buffer("abd", Style::new())).expect("writes");
         let last = String::from_utf8(screen.writer()[written..].to_vec()).expect("text");
-        assert_eq!(last, "\x1b[1;3H\x1b[0md\x1b[0m");
+        assert_eq!(
+            last, "\x1b[?2026h\x1b[1;3H\x1b[0md\x1b[0m\x1b[?2026l",
+            "kept together"
+        );
     }
 
     #[test]

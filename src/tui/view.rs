@@ -321,29 +321,44 @@ fn tab_title(spec: &PaneSpec, width: u16, active: PaneId) -> String {
 
 /// The pane whose tab is at a column.
 pub fn tab_at(model: &Model, area: Rect, x: u16) -> Option<PaneId> {
-    let (active, mut from) = (model.active, area.x);
-    for spec in panes_of(model.world.context.environment) {
-        let to = from + columns(paint::width_of(&tab_title(spec, area.width, active))) + 2;
+    let mut from = area.x;
+    for (id, text) in tab_texts(model, area.width) {
+        let to = from + columns(paint::width_of(&text));
         if (from..to).contains(&x) {
-            return Some(spec.id);
+            return Some(id);
         }
         from = to;
     }
     None
 }
 
+/// The tabs as they stand beside each other: closer together where they would not all fit.
+fn tab_texts(model: &Model, width: u16) -> Vec<(PaneId, String)> {
+    let titles: Vec<_> = panes_of(model.world.context.environment)
+        .map(|spec| (spec.id, tab_title(spec, width, model.active)))
+        .collect();
+    let all: u16 = titles
+        .iter()
+        .map(|(_, title)| columns(paint::width_of(title)) + 2)
+        .sum();
+    let gap = if all <= width { " " } else { "" };
+    titles
+        .into_iter()
+        .map(|(id, title)| (id, format!(" {title}{gap}")))
+        .collect()
+}
+
 fn tabs(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = model.world.theme;
     let mut x = area.x;
-    for spec in panes_of(model.world.context.environment) {
-        let title = tab_title(spec, area.width, model.active);
+    for (id, text) in tab_texts(model, area.width) {
         let room = area.right().saturating_sub(x);
-        let style = if spec.id == model.active {
+        let style = if id == model.active {
             theme.style(Role::Selected)
         } else {
             theme.style(Role::Dim)
         };
-        x += paint::put(buf, x, area.y, room, &format!(" {title} "), style);
+        x += paint::put(buf, x, area.y, room, &text, style);
     }
 }
 

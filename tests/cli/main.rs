@@ -8,9 +8,11 @@
 )]
 
 mod config;
+mod drill;
 mod help;
 mod output;
 mod prompt;
+mod saga;
 mod sandbox;
 mod secrets;
 mod stage;

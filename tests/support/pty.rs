@@ -16,6 +16,9 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// What leaves the alternate screen.
 pub const LEAVE_SCREEN: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
+/// Where a frame begins and where it is whole.
+const BEGIN_FRAME: &[u8] = b"\x1b[?2026h";
+const END_FRAME: &[u8] = b"\x1b[?2026l";
 
 /// Columns and rows of a terminal.
 pub type Size = (u16, u16);
@@ -25,6 +28,8 @@ pub struct Console {
     pub child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     pub screen: vt100::Parser,
+    /// The beginning of a frame whose end has not come yet: it is not on the screen.
+    part: Vec<u8>,
     /// Every byte written, as text.
     pub written: String,
     input: Box<dyn Write + Send>,
@@ -38,6 +43,23 @@ const fn pty_size((cols, rows): Size) -> PtySize {
         pixel_width: 0,
         pixel_height: 0,
     }
+}
+
+/// How many bytes can be shown: those before a frame, or a whole frame.
+fn ready(bytes: &[u8]) -> Option<usize> {
+    let find = |mark: &[u8]| bytes.windows(mark.len()).position(|window| window == mark);
+    let length = match find(BEGIN_FRAME) {
+        Some(0) => find(END_FRAME)? + END_FRAME.len(),
+        Some(before) => before,
+        None => {
+            // Its end may be the beginning of the mark.
+            let kept = (1..BEGIN_FRAME.len())
+                .rev()
+                .find(|n| bytes.ends_with(&BEGIN_FRAME[..*n]));
+            bytes.len() - kept.unwrap_or(0)
+        }
+    };
+    (length > 0).then_some(length)
 }
 
 impl Console {
@@ -80,6 +102,7 @@ impl Console {
             master: pty.master,
             output,
             screen: vt100::Parser::new(size.1, size.0, 0),
+            part: Vec::new(),
             written: String::new(),
         }
     }
@@ -89,9 +112,15 @@ impl Console {
         self.screen.screen().contents()
     }
 
+    /// Shows whole frames only, as a terminal with synchronized output does.
     fn take(&mut self, bytes: &[u8]) {
-        self.screen.process(bytes);
         self.written.push_str(&String::from_utf8_lossy(bytes));
+        self.part.extend_from_slice(bytes);
+        while let Some(length) = ready(&self.part) {
+            let rest = self.part.split_off(length);
+            self.screen.process(&self.part);
+            self.part = rest;
+        }
     }
 
     /// Reads until the fact is there; how long that took.

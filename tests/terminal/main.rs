@@ -11,6 +11,7 @@
 mod pty;
 
 mod colours;
+mod drills;
 
 use std::time::Instant;
 

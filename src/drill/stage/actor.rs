@@ -216,6 +216,26 @@ impl Stage<'_> {
         }
     }
 
+    /// Stops a process where it is, as `kill -STOP` does, and waits until it stands still.
+    ///
+    /// # Errors
+    /// When it is gone, or is none.
+    pub async fn freeze(&mut self, actor: &Actor) -> Result<(), Trouble> {
+        match &actor.body {
+            Body::Process(child) => {
+                child.freeze()?;
+                child.stands(self.patience()).await?;
+            }
+            Body::Crew(_) => {
+                return Err(Trouble::Stuck(
+                    "only a process can be stopped anywhere".to_owned(),
+                ));
+            }
+        }
+        self.step(format!("{} stands still", actor.role.word()));
+        Ok(())
+    }
+
     /// Lets an actor go on.
     ///
     /// # Errors

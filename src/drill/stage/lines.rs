@@ -119,14 +119,16 @@ impl Lines {
     ///
     /// # Errors
     /// When the URL names none, or there is no proxy.
-    pub fn move_broker(&self, url: &str) -> Result<(), Trouble> {
+    pub async fn move_broker(&self, url: &str) -> Result<(), Trouble> {
         let unusable = || Trouble::Stuck("the other node's URL cannot be used".to_owned());
         let parsed = url::Url::parse(url).map_err(|_| unusable())?;
         let host = parsed
             .host_str()
             .ok_or_else(unusable)?
             .trim_matches(['[', ']']);
-        self.broker()?.move_to(host, parsed.port().unwrap_or(5672));
+        self.broker()?
+            .move_to(host, parsed.port().unwrap_or(5672))
+            .await;
         Ok(())
     }
 

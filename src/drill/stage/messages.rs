@@ -124,19 +124,6 @@ impl Stage<'_> {
         .await
     }
 
-    /// Waits until more connections to the broker than `before` were taken.
-    ///
-    /// # Errors
-    /// When none came in time.
-    pub async fn reconnects(&self, before: u64) -> Result<(), Trouble> {
-        until(
-            "a new connection to the broker",
-            self.patience(),
-            async || Ok(self.lines()?.broker()?.accepted() > before),
-        )
-        .await
-    }
-
     /// Waits until a queue has exactly `n` consumers.
     ///
     /// # Errors

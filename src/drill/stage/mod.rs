@@ -159,8 +159,8 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When the URL cannot be used.
-    pub fn move_to(&mut self, url: &str) -> Result<(), Trouble> {
-        self.lines()?.move_broker(url)?;
+    pub async fn move_to(&mut self, url: &str) -> Result<(), Trouble> {
+        self.lines()?.move_broker(url).await?;
         self.moved = Some(self.bench.broker_at(url)?);
         Ok(())
     }

@@ -169,6 +169,9 @@ impl SagaStore for FakeStore {
     async fn sagas(&self, _: u32) -> StoreResult<Vec<Saga>> {
         self.answer("sagas", Vec::new()).await
     }
+    async fn sagas_open(&self, _: u32) -> StoreResult<Vec<Saga>> {
+        self.answer("sagas_open", Vec::new()).await
+    }
     async fn saga(&self, _: &SagaId) -> StoreResult<Option<Saga>> {
         self.unused()
     }
@@ -433,6 +436,13 @@ impl Store for FakeStore {
     }
     async fn inbox_recent(&self, _: Duration) -> StoreResult<Count> {
         self.answer("inbox_recent", Count::Exact(50)).await
+    }
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts> {
+        let counts = DeadLetterCounts {
+            open: Count::Exact(41),
+            deaths_last_minute: Count::Exact(2),
+        };
+        self.answer("dead_letter_counts", counts).await
     }
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups> {
         let groups = DeadLetterGroups {

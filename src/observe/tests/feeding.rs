@@ -99,6 +99,12 @@ async fn only_what_is_looked_at_is_read() {
         "{}",
         calls.of("probe")
     );
+    let asked = &console.world.orders.calls;
+    let slow = [asked.of("sagas_open"), asked.of("unfinished_operations")];
+    assert!(
+        slow.iter().all(|calls| (2..=3).contains(calls)),
+        "what waits for a person is asked every five refreshes: {slow:?}"
+    );
 
     console.change(|views| views.active = FEEDS.to_vec());
     until(&console.feeds.outbox, |reading| reading.value.is_some()).await;
@@ -227,7 +233,7 @@ async fn t_12_a_hung_server_holds_up_only_its_own_part() {
         })
     })
     .await;
-    for name in ["leases", "probe", "outbox_counts", "sagas"] {
+    for name in ["leases", "probe", "outbox_counts", "sagas_open"] {
         assert!(
             console.world.orders.calls.most_together(name) <= 1,
             "{name}"

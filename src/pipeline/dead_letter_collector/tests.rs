@@ -6,7 +6,8 @@ use base64::Engine as _;
 
 use super::*;
 use crate::config::Context;
-use crate::model::message::{FieldTable, Message};
+use crate::model::message::{FieldTable, FieldValue, Message};
+use crate::pipeline::headers;
 use crate::pipeline::test_support::{Bench, Meddler, message};
 
 const QUEUE: &str = "inventory.orders";
@@ -318,6 +319,39 @@ async fn a_table_that_takes_no_row_loses_nothing_and_empties_no_queue() {
     assert!(report.problem.expect("told").contains("takes no row"));
     let show: &[&str] = &["ALTER TABLE hidden RENAME TO dead_letters"];
     store.create_business_tables(show).await.expect("shows");
+    let mut report = collector.run_once().await;
+    while report.get("new") == 0 {
+        tokio::task::yield_now().await;
+        report = collector.run_once().await;
+    }
+    assert_eq!(report.problem, None);
+    assert_eq!(bench.open_letters("inventory").await.len(), 1);
+}
+
+/// A server that answers and has no room is not away: what was taken is kept and not given back, which
+/// would count against a delivery limit again and again.
+#[tokio::test]
+async fn a_full_disk_gives_nothing_back_and_parks_nothing() {
+    let bench = Bench::new().await;
+    let store = bench.store("inventory");
+    // As many pages as there are: the next one that is needed is the one the disk has not.
+    let full: &[&str] = &["PRAGMA max_page_count = 1"];
+    store.create_business_tables(full).await.expect("is full");
+    let body = vec![b'x'; 256 * 1024];
+    bench
+        .put(DLQ, vec![message(Some("e-1"), "order.placed", &body)])
+        .await;
+    let mut collector = collector(&bench, bench.broker.clone());
+    for _ in 0..2 {
+        let report = collector.run_once().await;
+        assert_eq!((report.get("new"), report.get("parked")), (0, 0));
+        let problem = report.problem.expect("told");
+        assert!(problem.contains("takes no row"), "{problem}");
+        assert!(problem.contains("full"), "{problem}");
+        assert_eq!(bench.ready(DLQ).await, 0, "kept, not given back");
+    }
+    let room: &[&str] = &["PRAGMA max_page_count = 1000000"];
+    store.create_business_tables(room).await.expect("has room");
     let mut report = collector.run_once().await;
     while report.get("new") == 0 {
         tokio::task::yield_now().await;

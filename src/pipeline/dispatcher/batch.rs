@@ -177,13 +177,6 @@ impl Batch {
             .collect()
     }
 
-    /// Without the guard: every row counts as sent.
-    pub(super) fn take_for_sent(&mut self) {
-        for item in &mut self.items {
-            item.outcome = Some(PublishOutcome::Confirmed);
-        }
-    }
-
     /// What happens to each row.
     pub(super) fn sort(self, settings: &DispatcherSettings, report: &mut Report) -> Sorted {
         let mut sorted = Sorted::default();

@@ -38,11 +38,8 @@ pub const AFTER_CLAIM: &str = "dispatcher.after_claim";
 /// Crash point between the confirms and the sent mark.
 pub const AFTER_CONFIRM: &str = "dispatcher.after_confirm";
 
-/// Guard: the sent mark comes after the confirm.
+/// Guard: the sent mark comes after the confirm, and only for what was confirmed.
 const GUARD_CONFIRM: &str = "guard.sent_after_confirm";
-
-/// That only a confirmed row is marked sent.
-const CONFIRM: &str = "guard.confirm";
 
 /// What a dispatcher works with.
 pub(super) struct Desk {
@@ -142,9 +139,6 @@ impl<'a> Pass<'a> {
             self.send(&mut batch).await;
             drop(turn);
             self.desk.crash_points.reach(AFTER_CONFIRM);
-            if self.desk.crash_points.is_off(CONFIRM) {
-                batch.take_for_sent();
-            }
             if let Err(problem) = self.settle(batch).await {
                 self.end(Some(problem));
             }

@@ -46,18 +46,18 @@ pub trait SagaDefinition: Send + Sync {
     async fn query(&self, task: &Task<'_>) -> Answer;
 
     /// Changes this service's own rows with the saga, in the transaction that moves it: a local side, an
-    /// order's state. `before` and `after` may differ by several steps.
+    /// order's state. The saga before and after the move may differ by several steps. Nothing, where the
+    /// saga changes no row of this service.
     ///
     /// # Errors
     /// Rolls the move back.
     async fn moved(
         &self,
-        tx: &mut dyn BusinessTx,
-        data: &str,
-        before: &Saga,
-        after: &Saga,
+        _tx: &mut dyn BusinessTx,
+        _data: &str,
+        _before: &Saga,
+        _after: &Saga,
     ) -> Result<(), StoreError> {
-        let _ = (tx, data, before, after);
         Ok(())
     }
 }

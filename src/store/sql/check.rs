@@ -9,6 +9,7 @@ use super::db::{Db, index_on, indexes_of};
 use super::dialect::Dialect;
 use super::exec::{Session, text};
 use super::fault::{Fault, SqlResult};
+use super::open_transaction;
 use super::version::Server;
 
 /// Reaches the server once.
@@ -53,6 +54,8 @@ pub async fn check(db: &Db) -> SqlResult<Vec<CheckLine>> {
         lines.push(or_line("encryption", encryption(&mut session).await));
         lines.push(or_line("time zone", time_zone(&mut session).await));
         lines.push(or_line("rights", rights(db, &mut session).await));
+        let oldest = open_transaction::oldest(&mut session).await;
+        lines.push(or_line("oldest transaction", oldest));
     }
     for table in tables(db) {
         match table_lines(db, &mut session, &table).await {
@@ -110,7 +113,6 @@ fn skew_line(db: &Db, found: &StoreProbe) -> CheckLine {
     }
 }
 
-/// Our sessions are UTC; an application's may not be.
 /// How this very session is encrypted. `ssl-mode` decides it; without one the server's wish does.
 async fn encryption(session: &mut Session) -> SqlResult<CheckLine> {
     let row = session
@@ -128,6 +130,7 @@ async fn encryption(session: &mut Session) -> SqlResult<CheckLine> {
     Ok(line("encryption", CheckLevel::Ok, finding))
 }
 
+/// Our sessions are UTC; an application's may not be.
 async fn time_zone(session: &mut Session) -> SqlResult<CheckLine> {
     let row = session
         .fetch_optional(

@@ -1,6 +1,6 @@
 //! One opened database: its pools, its rendered statements, its limits.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::RwLock;
@@ -74,6 +74,8 @@ pub struct Db {
     pub journal: Option<JournalStatements>,
     /// Its scans and findings, kept with the journal.
     pub scans: Option<ScanStatements>,
+    /// The server's own estimate of the outbox's rows, and when it was asked.
+    pub outbox_rows: Mutex<Option<(Instant, Option<u64>)>>,
 }
 
 impl Db {
@@ -156,6 +158,7 @@ impl Db {
                 .journal
                 .then(|| part.rendered(ScanStatements::render(&slots)))
                 .transpose()?,
+            outbox_rows: Mutex::default(),
             pools,
             slots,
         })

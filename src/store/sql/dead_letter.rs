@@ -3,8 +3,8 @@
 use crate::mapping::Identifier;
 use crate::model::count::Count;
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroup, DeadLetterGroups, DeadLetterQuery,
-    DeadLetterStatus, Death,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroup, DeadLetterGroups,
+    DeadLetterQuery, DeadLetterStatus, Death,
 };
 use crate::model::ids::{AggregateId, ConsumerName, DeadLetterId, EventId, OperationId};
 use crate::model::message::{FieldTable, Message, Payload, Properties};
@@ -74,6 +74,25 @@ pub async fn groups(db: &Db) -> SqlResult<DeadLetterGroups> {
         oldest_open_s: summary.time_or_null(3)?.map(|at| now.seconds_since(at)),
         deaths_last_minute: Some(summary.capped(4, cap)?),
         truncated: is_cut || counts.iter().any(|count| !matches!(count, Count::Exact(_))),
+    })
+}
+
+/// Open letters and recent deaths, without their causes.
+pub async fn counts(db: &Db) -> SqlResult<DeadLetterCounts> {
+    let cap = db.count_cap;
+    let minute = Value::Int(-60_000_000);
+    let row = db
+        .read()
+        .await?
+        .fetch_optional(
+            &db.letters()?.counts,
+            &[limit(cap), minute.clone(), limit(cap), minute],
+        )
+        .await?
+        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
+    Ok(DeadLetterCounts {
+        open: row.capped(0, cap)?,
+        deaths_last_minute: row.capped(1, cap)?,
     })
 }
 

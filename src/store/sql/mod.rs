@@ -22,6 +22,7 @@ mod inbox;
 mod journal;
 mod migrate;
 mod named;
+mod open_transaction;
 mod operation;
 mod outbox;
 mod saga;
@@ -48,7 +49,8 @@ use crate::config::{ConfigError, Service, Thresholds};
 use crate::model::audit::{AuditEntry, AuditRecord, ChainFault};
 use crate::model::count::Count;
 use crate::model::dead_letter::{
-    DeadLetter, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery, DeathRecorded, NewDeath,
+    DeadLetter, DeadLetterCounts, DeadLetterDetail, DeadLetterGroups, DeadLetterQuery,
+    DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
@@ -231,6 +233,10 @@ impl Store for SqlStore {
 
     async fn inbox_recent(&self, window: Duration) -> StoreResult<Count> {
         call!(self, "inbox recent", business::inbox_recent, [], [window])
+    }
+
+    async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts> {
+        call!(self, "dead letter counts", dead_letter::counts, [], [])
     }
 
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups> {

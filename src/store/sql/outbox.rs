@@ -1,7 +1,10 @@
 //! Looking at an outbox: counts, pages, leases, sequences. Every read is bounded by a cap or a page.
 
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
 use crate::base::clock::Timestamp;
-use crate::mapping::OutboxLayout;
+use crate::mapping::{Identifier, OutboxLayout};
 use crate::model::count::Count;
 use crate::model::ids::{AggregateId, ClaimToken, EventId};
 use crate::model::message::{FieldTable, Payload};
@@ -12,15 +15,46 @@ use crate::model::page::{Cursor, Page};
 use crate::store::Value;
 
 use super::db::Db;
-use super::exec::{Row, limit, text};
+use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 
 /// A page filtered by type reads at most so many times its length.
 const SCAN_FACTOR: u64 = 20;
 /// Event ids shown for a claim.
 const SAMPLE: usize = 5;
+/// The server changes its estimate of a table when a tenth of it changed: it need not be asked each second.
+const ROWS_TOLD_KEPT: Duration = Duration::from_secs(5);
 /// Events of a sequence.
 const SEQUENCE: usize = 50;
+
+/// The server's own estimate of the table's rows.
+async fn rows_told(
+    db: &Db,
+    session: &mut Session,
+    statement: &str,
+    table: &Identifier,
+) -> SqlResult<Option<u64>> {
+    let known = *db
+        .outbox_rows
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some((asked_at, rows)) = known
+        && asked_at.elapsed() < ROWS_TOLD_KEPT
+    {
+        return Ok(rows);
+    }
+    let row = session
+        .fetch_optional(statement, &[text(table.as_str())])
+        .await?;
+    let rows = match row {
+        Some(row) => row.int_or_null(0)?.and_then(|n| u64::try_from(n).ok()),
+        None => None,
+    };
+    *db.outbox_rows
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), rows));
+    Ok(rows)
+}
 
 /// Capped counts and ages, in one statement.
 pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
@@ -59,15 +93,11 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
     let (pending, sending, failed) = (capped(1)?, capped(3)?, capped(4)?);
     let sent = match &statements.estimate {
         None => None,
-        Some(estimate) => session
-            .fetch_optional(estimate, &[text(layout.table.as_str())])
+        Some(estimate) => rows_told(db, &mut session, estimate, &layout.table)
             .await?
-            .map(|row| row.int_or_null(0))
-            .transpose()?
-            .flatten()
             .map(|rows| {
                 let others = pending.floor() + sending.floor() + failed.floor();
-                Count::About(u64::try_from(rows).unwrap_or(0).saturating_sub(others))
+                Count::About(rows.saturating_sub(others))
             }),
     };
     Ok(OutboxCounts {

@@ -24,6 +24,10 @@ impl SagaStore for SqlStore {
         call!(self, "sagas", list, [], [limit])
     }
 
+    async fn sagas_open(&self, limit: u32) -> StoreResult<Vec<Saga>> {
+        call!(self, "open sagas", open, [], [limit])
+    }
+
     async fn saga(&self, id: &SagaId) -> StoreResult<Option<Saga>> {
         call!(self, "saga", one, [id], [])
     }
@@ -81,22 +85,36 @@ pub fn statements(db: &Db) -> SqlResult<&SagaStatements> {
 pub async fn list(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
     let statements = statements(db)?;
     let mut session = db.read().await?;
-    let wanted = (rows_max.max(1) as usize).min(IDS_MAX);
-    let mut sagas: Vec<Saga> = Vec::new();
-    let cap = limit(db.count_cap);
-    let lists: [(&str, Vec<Value>); 5] = [
+    let over = |state: SagaState| (statements.finished.as_str(), vec![text(state.word())]);
+    let lists = unfinished(db, statements).into_iter();
+    let lists = lists.chain([SagaState::Compensated, SagaState::Completed].map(over));
+    let mut sagas = fetch_lists(&mut session, lists, rows_max).await?;
+    add_steps(&mut session, statements, &mut sagas).await?;
+    Ok(sagas)
+}
+
+/// As [`list`], without the finished ones and without steps: what a look once a second can afford.
+pub async fn open(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
+    let lists = unfinished(db, statements(db)?).into_iter();
+    fetch_lists(&mut db.read().await?, lists, rows_max).await
+}
+
+fn unfinished<'a>(db: &Db, statements: &'a SagaStatements) -> [(&'a str, Vec<Value>); 3] {
+    [
         (&statements.failed, vec![]),
         (&statements.attention, vec![]),
-        (&statements.stalest, vec![cap]),
-        (
-            &statements.finished,
-            vec![text(SagaState::Compensated.word())],
-        ),
-        (
-            &statements.finished,
-            vec![text(SagaState::Completed.word())],
-        ),
-    ];
+        (&statements.stalest, vec![limit(db.count_cap)]),
+    ]
+}
+
+/// The rows of one list after the other, each within what the ones before left of the limit.
+async fn fetch_lists<'a>(
+    session: &mut Session,
+    lists: impl Iterator<Item = (&'a str, Vec<Value>)>,
+    rows_max: u32,
+) -> SqlResult<Vec<Saga>> {
+    let wanted = (rows_max.max(1) as usize).min(IDS_MAX);
+    let mut sagas = Vec::new();
     for (statement, mut values) in lists {
         let left = wanted.saturating_sub(sagas.len());
         if left == 0 {
@@ -107,7 +125,6 @@ pub async fn list(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
             sagas.push(saga_of(&row)?);
         }
     }
-    add_steps(&mut session, statements, &mut sagas).await?;
     Ok(sagas)
 }
 

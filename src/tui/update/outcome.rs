@@ -160,7 +160,11 @@ fn drilled(model: &mut Model, number: u8, result: Result<Value, String>) {
         Ok(report) => Ran::Report(report),
         Err(problem) => Ran::Problem(problem),
     };
-    let text = format!("drill {number} {}: {}", row.name, row.verdict());
+    let mut text = format!("drill {number} {}: {}", row.name, row.verdict());
+    if let Some(why) = row.why() {
+        text.push_str(": ");
+        text.push_str(&why);
+    }
     model.toast = Some(if row.verdict() == "passed" {
         Toast::good(text, now)
     } else {

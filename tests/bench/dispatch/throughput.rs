@@ -33,8 +33,15 @@ pub async fn measure(servers: &Servers, figures: &mut Figures) -> Result<()> {
         bare.purge().await?;
         // Half before and half after, so that a change of the machine's load meets both sides.
         let before = bare.publish(EVENTS / 2).await?;
-        let one = dispatched(&bare, &outbox, 1, EVENTS).await?;
-        let two = dispatched(&bare, &outbox, 2, EVENTS).await?;
+        // What was measured before leaves the servers work to do: neither is always the second.
+        let (one, two);
+        if round % 2 == 0 {
+            two = dispatched(&bare, &outbox, 2, EVENTS).await?;
+            one = dispatched(&bare, &outbox, 1, EVENTS).await?;
+        } else {
+            one = dispatched(&bare, &outbox, 1, EVENTS).await?;
+            two = dispatched(&bare, &outbox, 2, EVENTS).await?;
+        }
         let limit = rate(EVENTS, before + bare.publish(EVENTS / 2).await?);
         one_over.push(one / limit);
         two_over.push(two / limit);

@@ -110,6 +110,20 @@ impl Fixture {
         open(&native(&self.url), true)
     }
 
+    /// Another, on a server database, of an account that has only these rights there; its name.
+    pub async fn with_rights(&self, rights: &str) -> (String, Arc<dyn Store>) {
+        let database = self.url.rsplit('/').next().expect("a name");
+        let user = format!("u_{}", uuid::Uuid::new_v4().simple())[..30].to_owned();
+        let name = format!("'{user}'@'%'");
+        self.sql(format!("CREATE USER {name} IDENTIFIED BY 'pw'"))
+            .await;
+        self.sql(format!("GRANT {rights} ON {database}.* TO {name}"))
+            .await;
+        let (_, place) = self.url.split_once('@').expect("an account");
+        let url = format!("mysql://{user}:pw@{place}");
+        (name, open(&native(&url), true))
+    }
+
     /// Another, on a server database, through a gate that can hold back what the server answers.
     pub fn gated(&self) -> (Arc<dyn Store>, Gate) {
         let server = self.server.as_deref().expect("a server");

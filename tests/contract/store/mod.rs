@@ -155,7 +155,9 @@ cases! {
     scans::walks_reach_every_row_once,
     scans::rows_are_found_by_id,
     scans::a_rule_reads_and_nothing_else,
+    sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
+    sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 

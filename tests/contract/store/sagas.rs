@@ -135,6 +135,12 @@ pub async fn a_move_is_guarded_by_its_version_and_writes_what_changed(f: &Fixtur
     assert_eq!(moved.steps[1], work.saga.steps[1]);
     let listed = f.store.sagas(5).await.expect("lists");
     assert_eq!(listed, std::slice::from_ref(&moved));
+    let open = f.store.sagas_open(5).await.expect("lists");
+    let bare = Saga {
+        steps: vec![],
+        ..moved.clone()
+    };
+    assert_eq!(open, [bare]);
 
     // Another question changes timers only: what a person planned on is still what is there.
     let mut tx = f.store.begin().await.expect("begins");
@@ -441,4 +447,19 @@ pub async fn an_effect_whose_row_was_written_meanwhile_is_tried_again(f: &Fixtur
     let found = again.fetch_one(find, &key).await;
     assert_eq!(found, Ok(Some(vec![Value::Text("a".to_owned())])));
     again.rollback().await.expect("rolls back");
+}
+
+pub async fn a_migration_that_stopped_half_way_is_run_again(f: &Fixture) {
+    f.sql("DELETE FROM redrive_migrations WHERE name = '0009_saga_coordinator.sql'")
+        .await;
+    let plan = f.store.migrate(false).await.expect("plans");
+    let missing: Vec<_> = plan.iter().filter(|step| !step.is_applied).collect();
+    assert_eq!(missing.len(), 1);
+    let done = f
+        .store
+        .migrate(true)
+        .await
+        .expect("every column is there already");
+    assert!(done.iter().all(|step| step.is_applied));
+    begin(f.store.as_ref(), "7").await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive::model::operation::Verb;
 use redrive::model::outbox::OutboxState;
-use redrive::store::{CheckLevel, ClaimRequest, StoreError};
+use redrive::store::{CheckLevel, CheckLine, ClaimRequest, StoreError};
 
 use super::fixture::{
     Fixture, audit, claim, death, emit, leak, message, native, open, operation, outbox_part, rows,
@@ -184,6 +184,52 @@ pub async fn check_finds_what_is_missing(f: &Fixture) {
     );
 }
 
+/// Somebody's transaction is seen, and who may not see is told so instead of "none".
+pub async fn q_14_the_oldest_open_transaction_is_told_or_not_known(f: &Fixture) {
+    let find = |lines: Vec<CheckLine>| {
+        lines
+            .into_iter()
+            .find(|line| line.subject == "oldest transaction")
+    };
+    let mut tx = f.store.begin().await.expect("begins");
+    let read = tx
+        .fetch_one("SELECT COUNT(*) FROM outbox_events", &[])
+        .await;
+    assert_eq!(read, Ok(Some(vec![redrive::store::Value::Int(0)])));
+    if f.product == "sqlite" {
+        assert_eq!(
+            find(f.store.check().await),
+            None,
+            "has one writer at a time"
+        );
+        return tx.rollback().await.expect("ends");
+    }
+    // Other tests have transactions too: the oldest need not be this one.
+    let seen = async {
+        loop {
+            let line = find(f.store.check().await).expect("a line");
+            // The server's list may be some milliseconds old.
+            if line.finding.contains(", connection ") {
+                return line;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let line = tokio::time::timeout(Duration::from_secs(20), seen)
+        .await
+        .expect("is seen");
+    assert!(line.finding.starts_with("open for "), "{line:?}");
+    assert!(line.finding.contains("changes to purge"), "{line:?}");
+    tx.rollback().await.expect("ends");
+
+    let (name, blind) = f.with_rights("SELECT").await;
+    let line = find(blind.check().await).expect("a line");
+    assert_eq!(line.level, CheckLevel::Warning, "{line:?}");
+    assert!(line.finding.contains("GRANT PROCESS"), "{line:?}");
+    blind.close().await;
+    f.sql(format!("DROP USER {name}")).await;
+}
+
 pub async fn q_15_dropped_calls_leave_no_transaction_open(f: &Fixture) {
     let ids: Vec<String> = (0..50).map(|n| format!("e-{n:02}")).collect();
     f.emit(&ids.iter().map(String::as_str).collect::<Vec<_>>())
@@ -239,6 +285,10 @@ pub async fn sagas_that_need_attention_come_first(f: &Fixture) {
     assert_eq!(order, ["broken", "stale", "fresh", "done"]);
     assert_eq!(sagas[1].steps[0].name, "reserve_stock");
     assert_eq!(f.store.sagas(1).await.expect("reads").len(), 1);
+    let open = f.store.sagas_open(10).await.expect("reads");
+    let order: Vec<_> = open.iter().map(|saga| saga.saga_id.as_str()).collect();
+    assert_eq!(order, ["broken", "stale", "fresh"]);
+    assert!(open[1].steps.is_empty());
 }
 
 pub async fn a_missing_table_is_named(f: &Fixture) {

@@ -357,3 +357,21 @@ async fn the_same_id_with_other_content_is_a_conflict_and_is_not_absorbed() {
         Some("conflict: same id, other content")
     );
 }
+
+#[tokio::test]
+async fn a_stop_is_waited_for_as_long_as_the_configuration_lets_it_take() {
+    let bench = Bench::new().await;
+    for limit in [Duration::from_secs(1), Duration::from_mins(3)] {
+        let settings = ConsumerSettings {
+            drain_limit: limit,
+            ..settings(&bench)
+        };
+        let handler: Arc<dyn Handler> = Arc::new(Scripted::default());
+        let (service, ports) = (bench.service("inventory"), bench.connected("inventory"));
+        let consumer = Consumer::with_settings(service, ports, &Clock::System, (handler, settings))
+            .expect("an inbox");
+        let waited = consumer.drain_limit();
+        assert!(waited > limit, "{waited:?}: time for the acknowledgements");
+        assert!(waited < limit + Duration::from_secs(5), "{waited:?}");
+    }
+}

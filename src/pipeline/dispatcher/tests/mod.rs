@@ -714,7 +714,7 @@ async fn b_01_without_the_confirm_guard_an_unroutable_event_is_marked_sent() {
     let event = new_event("nobody.listens", "{}");
     bench.append("orders", &event).await;
     let points = CrashPoints::new(true);
-    points.arm("guard.confirm", "return(off)");
+    points.arm("guard.sent_after_confirm", "return(off)");
     let mut dispatcher = dispatcher(&bench, settings()).with_crash_points(points);
     dispatcher.run_once().await;
     assert_eq!(state(&bench, &event.event_id).await.0, OutboxState::Sent);

@@ -57,6 +57,12 @@ super::statements! {
   (SELECT {us(first_died_at)} FROM {letters}{by_first} WHERE status = 'open' ORDER BY first_died_at LIMIT 1),
   COALESCE((SELECT -1 FROM dead_letter_deaths WHERE recorded_at >= {now_plus} LIMIT 1 OFFSET ?),
     (SELECT COUNT(*) FROM dead_letter_deaths WHERE recorded_at >= {now_plus}))",
+        /// Open letters and the deaths of the last minute of one table, one row. (status, last_died_at), at
+        /// most twice the cap; (recorded_at), the same. Binds cap, cap, -60 s, -60 s.
+        counts: "SELECT COALESCE((SELECT -1 FROM {letters}{by_died} WHERE status = 'open' LIMIT 1 OFFSET ?),
+    (SELECT COUNT(*) FROM {letters}{by_died} WHERE status = 'open')),
+  COALESCE((SELECT -1 FROM dead_letter_deaths WHERE recorded_at >= {now_plus} LIMIT 1 OFFSET ?),
+    (SELECT COUNT(*) FROM dead_letter_deaths WHERE recorded_at >= {now_plus}))",
         /// Letters of a status by cause, largest first. (status, last_died_at), and the rows it points
         /// to. Binds status, the earliest death that counts, limit.
         groups: "SELECT consumer_name, event_type, error_class, COUNT(*), {us(MIN(first_died_at))},

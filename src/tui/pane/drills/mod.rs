@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::browser::Facts;
 use super::listing::{ListPane, Listing};
 use super::{Ask, PaneId, PaneSpec};
-use crate::base::human;
 use crate::drill::DRILLS;
 use crate::model::filter::FilterKind;
 use crate::tui::keymap::{Action, Scope};
@@ -17,7 +16,7 @@ use crate::tui::world::World;
 
 mod row;
 
-pub use row::{DrillRow, Ran};
+pub use row::{DrillRow, Ran, holds};
 
 /// Registration. Nothing is read for it: the servers' health is on the top line.
 pub const SPEC: PaneSpec = PaneSpec {
@@ -92,23 +91,17 @@ impl Listing for Drills {
             "running" => Role::Strong,
             _ => Role::Dim,
         };
-        let unknown = || "?".to_owned();
-        let of_report = |field: &str, show: fn(&Value) -> Option<String>| match &row.ran {
-            Ran::Report(report) => report.get(field).and_then(show).unwrap_or_else(unknown),
-            Ran::Not | Ran::Now | Ran::Problem(_) => String::new(),
+        let of_report = |show: fn(&Value) -> String| match &row.ran {
+            // What was not tried has lost nothing and recovered from nothing.
+            Ran::Report(report) if verdict != "not run" => show(report),
+            Ran::Report(_) | Ran::Not | Ran::Now | Ran::Problem(_) => String::new(),
         };
         vec![
             Span::new(row.number.to_string(), Role::Dim),
             Span::new(row.name, Role::Strong),
             Span::new(verdict, role),
-            Span::new(
-                of_report("rpo_rows", |value| value.as_u64().map(|n| n.to_string())),
-                Role::Text,
-            ),
-            Span::new(
-                of_report("rto_s", |value| value.as_f64().map(human::age)),
-                Role::Text,
-            ),
+            Span::new(of_report(lost), Role::Text),
+            Span::new(of_report(|report| seconds(report, "rto_s")), Role::Text),
             Span::new(row.places.join(", "), Role::Dim),
             Span::new(row.window, Role::Text),
         ]
@@ -116,27 +109,41 @@ impl Listing for Drills {
 
     fn detail(_service: &str, row: &DrillRow, _world: &World) -> Vec<Line> {
         let mut facts = Facts::new(9);
+        facts.add_as(
+            "drill",
+            format!("{} {}", row.number, row.name),
+            Role::Strong,
+        );
+        // How it ended stands first: the rest is as it always is.
+        match &row.ran {
+            Ran::Not => {
+                facts.add_as("verdict", "not run from here yet: R runs it", Role::Dim);
+            }
+            Ran::Now => {
+                facts.add_as("verdict", "running", Role::Strong);
+            }
+            Ran::Problem(problem) => {
+                facts.add_as("verdict", row.verdict(), Role::Bad).add_as(
+                    "problem",
+                    problem.as_str(),
+                    Role::Bad,
+                );
+            }
+            Ran::Report(report) => ended(row, report, &mut facts),
+        }
         facts
-            .add_as(
-                "drill",
-                format!("{} {}", row.number, row.name),
-                Role::Strong,
-            )
             .add("window", row.window)
             .add("inject", row.inject)
             .add("expect", row.expect)
             .add("verify", row.verify);
-        match &row.ran {
-            Ran::Not => {
-                facts.add_as("", "not run from here yet: R runs it", Role::Dim);
+        if let Ran::Report(report) = &row.ran {
+            for check in items(report, "checks").filter(|check| holds(check)) {
+                facts.add("✓", claim(check));
             }
-            Ran::Now => {
-                facts.add_as("", "running", Role::Strong);
+            for step in items(report, "steps") {
+                let at = step.get("at_s").and_then(Value::as_f64).unwrap_or_default();
+                facts.add_as("", format!("{at:7.2}s  {}", part(step, "what")), Role::Dim);
             }
-            Ran::Problem(problem) => {
-                facts.add_as("problem", problem.as_str(), Role::Bad);
-            }
-            Ran::Report(report) => report_lines(report, &mut facts),
         }
         facts.take()
     }
@@ -166,39 +173,59 @@ impl Listing for Drills {
     }
 }
 
-/// What a drill found: claims that did not hold first.
-fn report_lines(report: &Value, facts: &mut Facts) {
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+/// How a drill ended, and what did not hold.
+fn ended(row: &DrillRow, report: &Value, facts: &mut Facts) {
+    let verdict = row.verdict();
+    if verdict == "not run" {
+        facts.add_as("verdict", verdict, Role::Warn);
+    } else {
+        let role = if verdict == "passed" {
+            Role::Good
+        } else {
+            Role::Bad
+        };
+        let told = format!(
+            "{verdict}   {} rows lost   recovered in {}   took {}",
+            lost(report),
+            seconds(report, "rto_s"),
+            seconds(report, "took_s")
+        );
+        facts.add_as("verdict", told, role);
+    }
     if let Some(reason) = report.get("reason").and_then(Value::as_str) {
         facts.add_as("reason", reason, Role::Bad);
     }
-    let empty = Vec::new();
-    let items = |name: &str| report.get(name).and_then(Value::as_array).unwrap_or(&empty);
-    for holds in [false, true] {
-        for check in items("checks") {
-            if check.get("holds").and_then(Value::as_bool) != Some(holds) {
-                continue;
-            }
-            let part = |name: &str| check.get(name).map_or_else(|| "?".to_owned(), text);
-            let line = format!(
-                "{}: expected {}, found {}",
-                part("claim"),
-                part("expected"),
-                part("found")
-            );
-            let (mark, role) = if holds {
-                ("✓", Role::Text)
-            } else {
-                ("✖", Role::Bad)
-            };
-            facts.add_as(mark, line, role);
-        }
+    for check in items(report, "checks").filter(|check| !holds(check)) {
+        facts.add_as("✖", claim(check), Role::Bad);
     }
-    for step in items("steps") {
-        let at = step.get("at_s").and_then(Value::as_f64).unwrap_or_default();
-        let what = step.get("what").map_or_else(|| "?".to_owned(), text);
-        facts.add_as("", format!("{at:7.2}s  {what}"), Role::Dim);
-    }
+}
+
+fn items<'a>(report: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    let items = report.get(name).and_then(Value::as_array);
+    items.into_iter().flatten()
+}
+
+fn part<'a>(of: &'a Value, name: &str) -> &'a str {
+    of.get(name).and_then(Value::as_str).unwrap_or("?")
+}
+
+fn claim(check: &Value) -> String {
+    format!(
+        "{}: expected {}, found {}",
+        part(check, "claim"),
+        part(check, "expected"),
+        part(check, "found")
+    )
+}
+
+fn lost(report: &Value) -> String {
+    let rows = report.get("rpo_rows").and_then(Value::as_u64);
+    rows.map_or_else(|| "?".to_owned(), |n| n.to_string())
+}
+
+fn seconds(report: &Value, field: &str) -> String {
+    let seconds = report.get(field).and_then(Value::as_f64);
+    seconds.map_or_else(|| "?".to_owned(), |s| format!("{s:.1}s"))
 }
 
 #[cfg(test)]

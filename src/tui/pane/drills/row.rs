@@ -70,6 +70,29 @@ impl DrillRow {
             },
         }
     }
+
+    /// What went wrong, in a few words.
+    pub fn why(&self) -> Option<String> {
+        match &self.ran {
+            Ran::Not | Ran::Now => None,
+            Ran::Problem(problem) => Some(problem.clone()),
+            Ran::Report(report) => {
+                let text = |value: &Value| value.as_str().map(str::to_owned);
+                let reason = report.get("reason").and_then(text);
+                let claim = || {
+                    let checks = report.get("checks").and_then(Value::as_array)?;
+                    let broken = checks.iter().find(|check| !holds(check))?;
+                    broken.get("claim").and_then(text)
+                };
+                reason.or_else(claim)
+            }
+        }
+    }
+}
+
+/// True when a claim of a report is known to hold.
+pub fn holds(check: &Value) -> bool {
+    check.get("holds").and_then(Value::as_bool) == Some(true)
 }
 
 impl Fields for DrillRow {
