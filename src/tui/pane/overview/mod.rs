@@ -26,7 +26,7 @@ pub const SPEC: PaneSpec = PaneSpec {
     id: PaneId::Overview,
     number: '1',
     title: "Overview",
-    short: "Over",
+    short: "Overview",
     word: "overview",
     scope: Scope::Overview,
     feed: "flow",
