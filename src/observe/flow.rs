@@ -131,7 +131,7 @@ impl Observer {
             consumers,
             self.findings_open()
         );
-        let mut flow = self.compose(outboxes, &dead, &sagas, consumers);
+        let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |count| Some(*count));
@@ -143,7 +143,6 @@ impl Observer {
     }
 
     fn compose(
-        &self,
         outboxes: Vec<PerService<OutboxCounts>>,
         dead: &[PerService<DeadLetterCounts>],
         sagas: &[PerService<u64>],
