@@ -20,6 +20,7 @@ use crate::observe::Observer;
 use crate::operate::Operator;
 use crate::pipeline::{Program, Worker};
 use crate::ports::Ports;
+use crate::reconcile::Reconciler;
 use crate::store::StoreResult;
 use crate::store::sql::SqlStore;
 use crate::{drill, pipeline, sandbox};
@@ -35,6 +36,8 @@ pub struct Services {
     pub observer: Arc<Observer>,
     /// Acting.
     pub operator: Arc<Operator>,
+    /// Comparing.
+    pub reconciler: Arc<Reconciler>,
     switchboard: Option<Arc<dyn Switchboard>>,
 }
 
@@ -92,6 +95,11 @@ impl Services {
         };
         Ok(Self {
             observer: Arc::new(Observer::new(ports.clone())),
+            reconciler: Arc::new(Reconciler::new(
+                ports.clone(),
+                options.actor.clone(),
+                read_only,
+            )),
             operator: Arc::new(Operator::new(ports.clone(), options.actor, read_only)),
             ports,
             switchboard,

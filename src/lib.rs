@@ -3,7 +3,7 @@
 //! In reading order: [`base`] (what knows nothing of pipelines), [`model`] (nouns and transitions),
 //! [`mapping`] (whose column is what), [`config`], the two ports [`store`] and [`broker`], [`ports`]
 //! (one context, connected), the services [`pipeline`], [`operate`], [`observe`], [`diagnose`],
-//! [`exporter`],
+//! [`exporter`], [`reconcile`],
 //! [`sandbox`], [`drill`], then
 //! [`assembly`], and the two faces [`cli`] and [`tui`]. Who may know whom is checked by
 //! `tests/tidy.rs` and explained in `docs/ARCHITECTURE.md`.
@@ -23,6 +23,7 @@ pub mod observe;
 pub mod operate;
 pub mod pipeline;
 pub mod ports;
+pub mod reconcile;
 pub mod sandbox;
 pub mod store;
 pub mod tui;

@@ -17,6 +17,7 @@ pub mod envelope;
 pub mod exit;
 pub mod exporter;
 pub mod failure;
+pub mod findings;
 pub mod leases;
 pub mod list;
 pub mod logging;
@@ -33,6 +34,7 @@ pub mod repair;
 pub mod replay;
 pub mod saga;
 pub mod sagas;
+pub mod scan;
 pub mod session;
 pub mod status;
 pub mod table;
@@ -151,6 +153,9 @@ pub enum Command {
     /// Move a saga by hand: retry, query, compensate, handled, assign
     #[command(subcommand)]
     Saga(saga::SagaCommand),
+    /// Compare what should agree, and look at what differs
+    #[command(subcommand)]
+    Scan(scan::ScanCommand),
     /// Reach every server; say what works, with which rights, and what is missing
     Check,
     /// Create the native tables in a service's database; dry by default
@@ -243,6 +248,7 @@ async fn in_context(session: &Session, command: Command) -> Outcome {
         Command::Release(args) => release::run(session, &args).await,
         Command::Discard(args) => discard::run(session, &args).await,
         Command::Saga(command) => saga::run(session, &command).await,
+        Command::Scan(command) => scan::run(session, &command).await,
         Command::Check => check::run(session).await,
         Command::Migrate(args) => migrate::run(session, &args).await,
         Command::Exporter(args) => exporter::run(session, &args).await,

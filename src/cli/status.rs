@@ -154,6 +154,9 @@ fn problems(
         let operations = counted(unknown, "operation");
         out.push(format!("{operations} with an unknown outcome"));
     }
+    if let Some(findings) = some(flow.findings_open) {
+        out.push(format!("{} of scans open", counted(findings, "finding")));
+    }
     out
 }
 

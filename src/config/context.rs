@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{
     ConfigError, Context, Environment, OwnerRule, Thresholds, alerting, consuming, dispatcher,
-    drilling, retention, service, url, verdicts,
+    drilling, retention, scanning, service, url, verdicts,
 };
 use crate::config::duration;
 use crate::model::operation::Verb;
@@ -41,6 +41,7 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
         "retention",
         "verdicts",
         "on_death",
+        "scan",
         "services",
     ])?;
     let environment = environment(section)?;
@@ -60,13 +61,15 @@ pub(super) fn read(name: &str, section: &Section<'_>) -> Result<Context, ConfigE
     let consumer = consuming::read(section, thresholds.statement_timeout)?;
     let inbox_retention = section.duration("inbox_retention")?;
     let retention = retention::read(section, inbox_retention)?;
+    let services = service::read_all(section, &consumer)?;
     let context = Context {
         name: name.to_owned(),
         environment,
         read_only: section.boolean("read_only")?.unwrap_or(false),
         amqp,
         management,
-        services: service::read_all(section, &consumer)?,
+        scan: scanning::read(section, &services)?,
+        services,
         rights: rights(section)?,
         never_replay: section.names("never_replay")?.unwrap_or_default(),
         inbox_retention,

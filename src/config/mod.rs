@@ -11,6 +11,7 @@ pub mod init;
 mod interpolate;
 pub mod load;
 pub mod retention;
+pub mod scanning;
 mod section;
 mod service;
 pub mod show;
@@ -35,6 +36,7 @@ pub use consuming::ConsumerLimits;
 pub use dispatcher::{Contradiction, DispatcherSettings, Order};
 pub use drilling::DrillSettings;
 pub use retention::RetentionSettings;
+pub use scanning::{ScanRule, ScanSettings};
 pub use verdicts::VerdictSettings;
 
 /// The whole configuration.
@@ -121,6 +123,8 @@ pub struct Context {
     pub verdicts: VerdictSettings,
     /// Who is told about deaths.
     pub on_death: Option<AlertSettings>,
+    /// How patient scans are, and the context's own rules.
+    pub scan: ScanSettings,
 }
 
 /// One service: a database and the parts of the pipeline that live in it.

@@ -173,6 +173,20 @@ impl List<'_> {
         for (key, value) in values {
             self.add(format!("{path}.{key}"), Some(value));
         }
+        let scan = &context.scan;
+        for (key, value) in [
+            ("scan.grace", duration::show(scan.grace)),
+            ("scan.window", duration::show(scan.window)),
+            ("scan.second_look", duration::show(scan.second_look)),
+        ] {
+            self.add(format!("{path}.{key}"), Some(value));
+        }
+        for (index, rule) in scan.rules.iter().enumerate() {
+            self.add(
+                format!("{path}.scan.rules[{index}].name"),
+                Some(rule.name.clone()),
+            );
+        }
         self.add(
             format!("{path}.retention.replay_window"),
             r.replay_window.map(duration::show),

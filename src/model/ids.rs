@@ -77,3 +77,11 @@ generated_id! {
     /// One saga instance.
     SagaId
 }
+generated_id! {
+    /// One reconciliation run.
+    ScanId
+}
+generated_id! {
+    /// One difference a scan found.
+    FindingId
+}

@@ -13,5 +13,6 @@ pub mod operation;
 pub mod outbox;
 pub mod page;
 pub mod saga;
+pub mod scan;
 pub mod trouble;
 pub mod waiting;

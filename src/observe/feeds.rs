@@ -19,7 +19,7 @@ use super::reader::MANAGEMENT;
 use super::snapshot::{
     AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot,
     LeaseSnapshot, OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading, SagaSnapshot,
-    ServerHealth,
+    ScanSnapshot, ServerHealth,
 };
 use super::{Observer, Views};
 
@@ -56,6 +56,8 @@ pub struct Feeds {
     pub dead_letter: watch::Receiver<Reading<Option<DeadLetterView>>>,
     /// Sagas.
     pub sagas: watch::Receiver<Reading<SagaSnapshot>>,
+    /// Scans and findings.
+    pub scans: watch::Receiver<Reading<ScanSnapshot>>,
     /// Operations.
     pub operations: watch::Receiver<Reading<OperationSnapshot>>,
     /// Audit entries.
@@ -136,6 +138,11 @@ impl Feeds {
                 refresh,
                 |views| is_active(views, "sagas").then_some(()),
                 |o, ()| async move { good(o.sagas().await, SagaSnapshot::failure) },
+            ),
+            scans: start.feed(
+                refresh,
+                |views| is_active(views, "scans").then_some(()),
+                |o, ()| async move { good(o.scans().await, ScanSnapshot::failure) },
             ),
             operations: start.feed(
                 refresh,

@@ -121,12 +121,22 @@ impl Observer {
             },
         );
         let consumers = self.consumer_flows(facts);
-        let (outboxes, dead, sagas, unknown, consumers) =
-            tokio::join!(outboxes, dead, sagas, unknown, consumers);
+        let (outboxes, dead, sagas, unknown, consumers, findings) = tokio::join!(
+            outboxes,
+            dead,
+            sagas,
+            unknown,
+            consumers,
+            self.findings_open()
+        );
         let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |count| Some(*count));
+        match findings {
+            Ok(open) => flow.findings_open = open,
+            Err(reason) => flow.unread.push(reason),
+        }
         flow
     }
 
@@ -157,6 +167,7 @@ impl Observer {
             deaths_per_min: sum(dead, |counts| Some(counts.deaths_last_minute)).map(to_rate),
             sagas_attention: total(sagas),
             operations_unknown: None,
+            findings_open: None,
             outboxes,
             consumers,
             unread,

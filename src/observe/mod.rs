@@ -19,6 +19,7 @@ mod payloads;
 mod queue_view;
 mod queues;
 mod reader;
+mod scans;
 mod shared;
 pub mod snapshot;
 #[cfg(test)]
@@ -113,6 +114,7 @@ pub const FEEDS: &[&str] = &[
     "dead_letters",
     "dead_letter",
     "sagas",
+    "scans",
     "operations",
     "audit",
 ];
@@ -130,6 +132,7 @@ pub struct Observer {
     bindings: Shared<Option<Vec<Binding>>>,
     sagas_open: Shared<Vec<Saga>>,
     operations_unknown: Shared<Count>,
+    open_findings: Shared<Option<Count>>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -145,6 +148,7 @@ impl Observer {
             bindings: Shared::new(ports.context.thresholds.refresh),
             sagas_open: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
             operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            open_findings: Shared::fresh_for(scans::COUNTED_EVERY),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

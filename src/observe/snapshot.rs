@@ -16,6 +16,7 @@ use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::Saga;
+use crate::model::scan::{Finding, Scan};
 use crate::model::trouble::{LockWaits, RowTroubles};
 use crate::model::waiting::WaitingSummary;
 pub use crate::store::StoreFacts;
@@ -205,6 +206,19 @@ pub struct SagaSnapshot {
     pub services: Vec<PerService<Vec<Saga>>>,
 }
 
+/// Scans and findings, of the journal that keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScanSnapshot {
+    /// The last runs, newest first.
+    pub scans: Vec<Scan>,
+    /// Open findings, last seen first, at most a page.
+    pub findings: Vec<Finding>,
+    /// Open findings there are; `None`: nothing keeps them, or not known.
+    pub open: Option<Count>,
+    /// Parts that could not be read.
+    pub unread: Vec<Unread>,
+}
+
 /// Operations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OperationSnapshot {
@@ -236,6 +250,8 @@ pub struct FlowSnapshot {
     pub sagas_attention: Option<u64>,
     /// Operations whose outcome nobody knows; `None` when a journal is unread, or there is none.
     pub operations_unknown: Option<Count>,
+    /// Open findings of scans; `None` when the journal is unread, or nothing keeps them.
+    pub findings_open: Option<Count>,
     /// Parts that could not be read.
     pub unread: Vec<Unread>,
 }

@@ -37,7 +37,7 @@ use futures::future::join_all;
 
 use crate::base::tasks::Tasks;
 use crate::model::audit::{AuditRecord, ChainFault};
-use crate::model::ids::{ConsumerName, DeadLetterId, OperationId, SagaId};
+use crate::model::ids::{ConsumerName, DeadLetterId, FindingId, OperationId, SagaId};
 use crate::model::message::Payload;
 use crate::model::operation::Operation;
 use crate::ports::Ports;
@@ -407,6 +407,37 @@ impl Operator {
             Guarded::Done => Ok(()),
             Guarded::LostRace => Err(OperateError::NotFound(format!(
                 "{service} has no dead letter {id}"
+            ))),
+        }
+    }
+
+    /// Sets owner or note of a finding, kept in the journal of `service`; `None` keeps, empty clears.
+    pub async fn annotate_finding(
+        &self,
+        service: &str,
+        id: &FindingId,
+        owner: Option<&str>,
+        note: Option<&str>,
+    ) -> Result<(), OperateError> {
+        let desk = &self.desk;
+        desk.guard.check_access()?;
+        let audit = AuditRecord {
+            actor: desk.actor.clone(),
+            action: if owner.is_some() { "assign" } else { "note" }.to_owned(),
+            phase: "outcome".to_owned(),
+            operation_id: None,
+            subject: id.to_string(),
+            reason: String::new(),
+            detail: serde_json::json!({ "owner": owner, "note": note }).to_string(),
+        };
+        let annotated = desk
+            .store(service)?
+            .annotate_finding(id, owner, note, &audit)
+            .await?;
+        match annotated {
+            Guarded::Done => Ok(()),
+            Guarded::LostRace => Err(OperateError::NotFound(format!(
+                "{service} keeps no finding {id}"
             ))),
         }
     }

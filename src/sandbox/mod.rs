@@ -32,7 +32,7 @@ pub use order_saga::{OrderSaga, Tempo};
 pub use place::{AFTER_INSERT, Accepted, OrderRequest, PlaceError, cancel_order, place_order};
 pub use processor::{ProcessorFault, set_fault};
 pub use program::{program, program_with};
-pub use topology::{EXCHANGE, SERVICES, demo_context, topology, topology_with};
+pub use topology::{EXCHANGE, SERVICES, demo_context, scan_rules, topology, topology_with};
 
 /// Makes tables, queues and a past, each unless it is there.
 ///

@@ -15,8 +15,8 @@ use crate::base::secret::SecretUrl;
 use crate::broker::{NewQueue, Topology};
 use crate::config::{
     ConsumerLimits, Context, DeadLetterPart, DispatcherSettings, DrillSettings, Environment,
-    InboxPart, OutboxPart, OwnerRule, RetentionSettings, SagaPart, Service, Thresholds,
-    VerdictSettings,
+    InboxPart, OutboxPart, OwnerRule, RetentionSettings, SagaPart, ScanRule, ScanSettings, Service,
+    Thresholds, VerdictSettings, scanning,
 };
 use crate::model::operation::Verb;
 
@@ -61,6 +61,13 @@ pub const SERVICES: [(&str, &str, &[&str]); 4] = [
 ];
 /// How long the demo keeps what it has processed.
 pub const KEPT: Duration = Duration::from_hours(2);
+
+/// The sandbox's rules for scans: orders, stock and payments compared. Empty only if the file were not
+/// readable, which a test excludes.
+pub fn scan_rules() -> Vec<ScanRule> {
+    let services = SERVICES.map(|(name, _, _)| name);
+    scanning::pack("orders.toml", include_str!("orders.toml"), &services).unwrap_or_default()
+}
 
 /// The demo's context: SQLite files in `directory`, the in-process broker, nothing to install.
 pub fn demo_context(directory: &Path) -> Context {
@@ -118,6 +125,12 @@ pub fn demo_context(directory: &Path) -> Context {
             ..RetentionSettings::default()
         },
         on_death: None,
+        scan: ScanSettings {
+            // Whoever looks at the demo does not wait for minutes.
+            grace: Duration::from_secs(30),
+            rules: scan_rules(),
+            ..ScanSettings::default()
+        },
     }
 }
 
@@ -179,5 +192,37 @@ pub fn topology_with(is_quorum: bool) -> Topology {
     Topology {
         exchanges: vec![EXCHANGE.to_owned()],
         queues,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_of_the_sandbox_are_readable_and_name_every_class() {
+        let services = SERVICES.map(|(name, _, _)| name);
+        let rules = scanning::pack("orders.toml", include_str!("orders.toml"), &services);
+        let rules = rules.expect("reads");
+        let classes: std::collections::BTreeSet<&str> = rules
+            .iter()
+            .flat_map(|rule| &rule.classes)
+            .map(|class| class.class.as_str())
+            .collect();
+        let expected = [
+            "amount_mismatch",
+            "business_failure",
+            "dead_at_consumer",
+            "failed_at_dispatch",
+            "fine",
+            "never_emitted",
+            "no_result",
+            "not_sent",
+            "result_not_applied",
+            "sent_not_consumed",
+            "state_mismatch",
+            "waiting",
+        ];
+        assert_eq!(classes.into_iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -8,6 +8,7 @@ mod error;
 pub mod inbox;
 pub mod outbox;
 mod saga;
+pub mod scan;
 pub mod sql;
 pub mod trace;
 mod trouble;
@@ -39,6 +40,7 @@ pub use error::{StoreError, StoreResult};
 pub use inbox::InboxStore;
 pub use outbox::{Claim, ClaimRequest, FailedAttempt, OutboxStore, Reaped, Unreadable};
 pub use saga::{SagaAction, SagaClaimRequest, SagaStore};
+pub use scan::ScanStore;
 pub use trace::TraceStore;
 pub use trouble::TroubleStore;
 
@@ -330,7 +332,9 @@ pub trait BusinessTx: Send {
 /// Every call has a time limit and runs to its end in its own task when its caller is dropped, so
 /// that cancelling never leaves a session inside a transaction.
 #[async_trait]
-pub trait Store: InboxStore + OutboxStore + SagaStore + TraceStore + TroubleStore {
+pub trait Store:
+    InboxStore + OutboxStore + SagaStore + ScanStore + TraceStore + TroubleStore
+{
     /// What is known without asking.
     fn facts(&self) -> StoreFacts;
 

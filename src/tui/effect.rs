@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,6 +19,7 @@ use crate::diagnose::journey;
 use crate::model::message::Payload;
 use crate::observe::{Observer, Views};
 use crate::operate::Operator;
+use crate::reconcile::{Reconciler, Watch};
 
 use super::event::{Effect, Outcome};
 
@@ -44,6 +45,9 @@ pub struct Performer {
     views: Option<watch::Sender<Views>>,
     prove: Arc<Notify>,
     drill: Option<Vec<OsString>>,
+    reconciler: Option<Arc<Reconciler>>,
+    /// Stops the scan that runs.
+    scanning: Mutex<Option<CancellationToken>>,
 }
 
 impl Performer {
@@ -63,12 +67,20 @@ impl Performer {
             views: None,
             prove: Arc::new(Notify::new()),
             drill: None,
+            reconciler: None,
+            scanning: Mutex::new(None),
         }
     }
 
     /// Runs drills with this program and these arguments.
     pub fn with_drills(mut self, drill: Option<Vec<OsString>>) -> Self {
         self.drill = drill;
+        self
+    }
+
+    /// Runs scans with this.
+    pub fn with_scans(mut self, reconciler: Arc<Reconciler>) -> Self {
+        self.reconciler = Some(reconciler);
         self
     }
 
@@ -154,6 +166,13 @@ impl Performer {
                         .await,
                 )
             }),
+            Effect::Scan(rule) => self.scan(rule),
+            Effect::StopScan => {
+                let running = self.scanning.lock();
+                if let Some(stop) = &*running.unwrap_or_else(PoisonError::into_inner) {
+                    stop.cancel();
+                }
+            }
             Effect::Drill(number) => {
                 let words = self.drill.clone();
                 // Dropped when we leave, and the program with it, which kills what it started.
@@ -165,6 +184,29 @@ impl Performer {
             // The owner of the terminal does these itself.
             Effect::Terminal(_) => {}
         }
+    }
+
+    /// Starts a scan. It is stopped when we leave, writes how far it came, and can be resumed.
+    fn scan(&self, rule: String) {
+        let Some(reconciler) = self.reconciler.clone() else {
+            return;
+        };
+        let stop = self.reads.stopping();
+        let outcomes = self.outcomes.clone();
+        let watch = Watch {
+            stop: stop.child_token(),
+            // A step nobody has room for is followed by another one.
+            tell: Arc::new(move |scan| {
+                if let Err(lost) = outcomes.try_send(Outcome::Scanning(Box::new(scan.clone()))) {
+                    tracing::trace!(%lost, "a step of a scan was not shown");
+                }
+            }),
+        };
+        *self.scanning.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stop.clone());
+        self.write(async move {
+            let ended = reconciler.run(&rule, &watch).await;
+            Outcome::Scanned(ended.map(Box::new).map_err(|error| error.to_string()))
+        });
     }
 
     fn read(&self, work: impl Future<Output = Outcome> + Send + 'static) {

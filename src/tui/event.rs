@@ -9,6 +9,7 @@ use crate::diagnose::journey::{Story, TraceError};
 use crate::model::ids::DeadLetterId;
 use crate::model::message::Payload;
 use crate::model::operation::Operation;
+use crate::model::scan::Scan;
 use crate::observe::Views;
 use crate::operate::plan::{Access, Applied, Confirmation, OperateError, Plan, Request, Target};
 use crate::pipeline::Report;
@@ -76,6 +77,10 @@ pub enum Effect {
         /// New note.
         note: Option<String>,
     },
+    /// Run a rule; what runs already goes on.
+    Scan(String),
+    /// Stop the rule that runs.
+    StopScan,
     /// Run a drill.
     Drill(u8),
     /// Check the audit chains.
@@ -137,6 +142,10 @@ pub enum Outcome {
     Exported(Result<PathBuf, String>),
     /// Text was sent to the terminal's clipboard.
     Copied(String),
+    /// How far a scan is.
+    Scanning(Box<Scan>),
+    /// A scan has ended, or could not be run.
+    Scanned(Result<Box<crate::reconcile::Outcome>, String>),
     /// A drill has ended with its report, or could not be run.
     Drilled(u8, Result<Value, String>),
 }

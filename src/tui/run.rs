@@ -158,6 +158,7 @@ impl Readers {
             reading = changed(&mut feeds.dead_letters) => Fresh::DeadLetters(reading),
             reading = changed(&mut feeds.dead_letter) => Fresh::DeadLetter(reading),
             reading = changed(&mut feeds.sagas) => Fresh::Sagas(reading),
+            reading = changed(&mut feeds.scans) => Fresh::Scans(reading),
             reading = changed(&mut feeds.operations) => Fresh::Operations(reading),
             reading = changed(&mut feeds.audit) => Fresh::Audit(reading),
         }
@@ -214,7 +215,8 @@ impl Console {
         let (reads, writes) = (Tasks::new(), Tasks::new());
         let mut console = Self {
             performer: Performer::new(services, sender, reads.clone(), writes.clone())
-                .with_drills(options.drill),
+                .with_drills(options.drill)
+                .with_scans(services.reconciler.clone()),
             model,
             clock,
             operator,

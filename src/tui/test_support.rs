@@ -26,20 +26,25 @@ use crate::model::dead_letter::{
     DeadLetter, DeadLetterDetail, DeadLetterGroup, DeadLetterGroups, DeadLetterStatus, Death,
     Whereabouts,
 };
-use crate::model::ids::{ClaimToken, DeadLetterId, EventId, OperationId, SagaId};
+use crate::model::ids::{
+    ClaimToken, DeadLetterId, EventId, FindingId, OperationId, SagaId, ScanId,
+};
 use crate::model::inbox::InboxRow;
 use crate::model::message::{FieldTable, FieldValue, Message, Payload, Properties};
 use crate::model::operation::{ItemState, Operation, OperationItem, OperationState, Verb};
 use crate::model::outbox::{LeaseGroup, Leases, OutboxCounts, OutboxRow, OutboxState, Sequence};
 use crate::model::page::Page;
 use crate::model::saga::{Saga, SagaState, SagaStep, StepState};
+use crate::model::scan::{
+    Difference, Fact, Finding, FindingState, NotCompared, Progress, Scan, ScanState, Suggestion,
+};
 use crate::model::trouble::{LockWaits, RowGroup, RowTroubles};
 use crate::observe::snapshot::{
     AuditSnapshot, BrokerOverview, CauseSnapshot, ConsumerFlow, DeadLetterFacts,
     DeadLetterSnapshot, DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
     NodeFacts, OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts,
-    QueueSnapshot, QueueView, Reading, Safety, SagaSnapshot, ServerHealth, StoreFacts, Unread,
-    Unseen,
+    QueueSnapshot, QueueView, Reading, Safety, SagaSnapshot, ScanSnapshot, ServerHealth,
+    StoreFacts, Unread, Unseen,
 };
 use crate::operate::plan::{
     Access, ConfirmRules, Destination, Frozen, HeaderChange, Level, Plan, PreflightLine, Target,
@@ -107,6 +112,7 @@ pub fn context(environment: Environment) -> Arc<Context> {
         retention: crate::config::RetentionSettings::default(),
         verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
         dispatcher: DispatcherSettings {
             backoff: Backoff {
                 base: Duration::from_millis(500),
@@ -225,6 +231,7 @@ pub fn flow() -> Fresh {
         deaths_per_min: Some(3.0),
         sagas_attention: Some(1),
         operations_unknown: Some(Count::Exact(0)),
+        findings_open: Some(Count::Exact(3)),
         unread: Vec::new(),
     }))
 }
@@ -238,6 +245,7 @@ pub fn flow_calm() -> Fresh {
         deaths_per_min: Some(0.0),
         sagas_attention: None,
         operations_unknown: None,
+        findings_open: None,
         unread: Vec::new(),
     }))
 }
@@ -786,6 +794,104 @@ pub fn operations(n: i64) -> Fresh {
                 .map(|(state, n)| operation(n, state))
                 .collect(),
         )],
+    }))
+}
+
+/// A run of a rule.
+pub fn run(rule: &str, state: ScanState, found: u64) -> Scan {
+    Scan {
+        scan_id: ScanId::new("0197c3f2-5ca0-7c4e-9b1a-000000000001"),
+        rule: rule.into(),
+        state,
+        actor: "mia@desk".into(),
+        started_at: ago(310),
+        finished_at: (state != ScanState::Running).then(|| ago(300)),
+        lease_until: None,
+        rows_read: 3_600,
+        not_compared: if rule == "other-content" {
+            vec![NotCompared {
+                what: "inbox of payment".into(),
+                reason: "database of payment is not reachable: connection refused".into(),
+                is_unreachable: true,
+            }]
+        } else {
+            vec![]
+        },
+        progress: Progress {
+            parts: 3,
+            parts_done: if state == ScanState::Running { 1 } else { 3 },
+            part: None,
+            cursor: None,
+            examined: 1_200,
+            in_flight: 4,
+            explained: [(
+                "waits in queue inventory.orders (oldest 18m)".to_owned(),
+                40,
+            )]
+            .into(),
+            found,
+            cleared: 0,
+            notes: vec!["looked back 7d from the start".into()],
+        },
+    }
+}
+
+fn found(n: u64) -> Finding {
+    let id = event_id(n);
+    Finding {
+        finding_id: FindingId::new(format!("0197c3f2-f1d0-7c4e-9b1a-{n:012x}")),
+        rule: "sent-not-consumed".into(),
+        scan_id: ScanId::new("0197c3f2-5ca0-7c4e-9b1a-000000000001"),
+        state: FindingState::Open,
+        first_seen_at: ago(3_600 + n),
+        last_seen_at: ago(300),
+        owner: (n % 3 == 0).then(|| "mia".into()),
+        note: (n == 3).then(|| "asked the warehouse".into()),
+        difference: Difference {
+            class: "sent_not_consumed".into(),
+            subject: format!("inventory {id}"),
+            service: "orders".into(),
+            summary:
+                "order.created was sent, and inventory has neither an inbox row nor a dead letter"
+                    .into(),
+            event_id: Some(id.clone()),
+            consumer: Some("inventory".into()),
+            since: Some(ago(4_000)),
+            at: Some(ago(4_010)),
+            facts: vec![
+                Fact::new("type", "order.created"),
+                Fact {
+                    name: "inbox".into(),
+                    value: None,
+                },
+            ],
+            suggestion: Some(Suggestion {
+                verb: "replay".into(),
+                target: id.to_string(),
+                service: "orders".into(),
+                command: format!("redrive replay {id} --consumer inventory"),
+            }),
+        },
+    }
+}
+
+pub fn scans(n: i64) -> Fresh {
+    let n = u64::try_from(n).unwrap_or(0);
+    let scans = if n == 0 {
+        vec![]
+    } else {
+        vec![
+            run("sent-not-consumed", ScanState::Finished, n),
+            run("version-gaps", ScanState::Finished, 0),
+            run("other-content", ScanState::Finished, 0),
+            run("inbox-without-outbox", ScanState::Stopped, 0),
+        ]
+    };
+    Fresh::Scans(reading(ScanSnapshot {
+        scans,
+        findings: (1..=n).map(found).collect(),
+        open: Some(Count::Exact(n)),
+        unread: vec![],
     }))
 }
 

@@ -9,15 +9,18 @@ use crate::base::clock::Timestamp;
 use crate::base::human;
 use crate::config::Context;
 use crate::diagnose::{Pace, Patience, Sight, Verdict, Watch};
+use crate::model::scan::Scan;
 use crate::observe::snapshot::{
     AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot,
     LeaseSnapshot, OperationSnapshot, OutboxSnapshot, PerService, QueueSnapshot, Reading,
-    SagaSnapshot, Unread,
+    SagaSnapshot, ScanSnapshot, Unread,
 };
 use crate::operate::plan::Access;
 use crate::pipeline::Report;
+use crate::reconcile;
 
 use super::pane::drills::DrillRow;
+use super::pane::scans::{self, ScanRow};
 use super::theme::Theme;
 
 /// The latest reading of every feed.
@@ -41,6 +44,8 @@ pub struct Readings {
     pub dead_letter: Reading<Option<DeadLetterView>>,
     /// Sagas.
     pub sagas: Reading<SagaSnapshot>,
+    /// Scans and findings.
+    pub scans: Reading<ScanSnapshot>,
     /// Operations.
     pub operations: Reading<OperationSnapshot>,
     /// Audit entries.
@@ -68,6 +73,8 @@ pub enum Fresh {
     DeadLetter(Reading<Option<DeadLetterView>>),
     /// Sagas.
     Sagas(Reading<SagaSnapshot>),
+    /// Scans and findings.
+    Scans(Reading<ScanSnapshot>),
     /// Operations.
     Operations(Reading<OperationSnapshot>),
     /// Audit entries.
@@ -125,6 +132,7 @@ impl Readings {
             Fresh::DeadLetters(reading) => self.dead_letters = reading,
             Fresh::DeadLetter(reading) => self.dead_letter = reading,
             Fresh::Sagas(reading) => self.sagas = reading,
+            Fresh::Scans(reading) => self.scans = reading,
             Fresh::Operations(reading) => self.operations = reading,
             Fresh::Audit(reading) => self.audit = reading,
         }
@@ -147,6 +155,7 @@ impl Readings {
                     .unwrap_or_default()
             }),
             "sagas" => standing(&self.sagas, |value| of_services(&value.services)),
+            "scans" => standing(&self.scans, |value| value.unread.clone()),
             "operations" => standing(&self.operations, |value| of_services(&value.services)),
             "audit" => standing(&self.audit, |value| of_services(&value.services)),
             _ => Standing::default(),
@@ -167,6 +176,10 @@ pub struct World {
     pub readings: Readings,
     /// Reports of workers that run in this process (demo).
     pub workers: Vec<Report>,
+    /// Every rule, each with its findings.
+    pub scans: Vec<ScanRow>,
+    /// The rule that is run from here.
+    pub scanning: Option<Scan>,
     /// Every drill, and how it ended when it was run from here.
     pub drills: Vec<DrillRow>,
     /// Since when reading is paused.
@@ -193,6 +206,8 @@ impl World {
             access,
             readings: Readings::default(),
             workers: Vec::new(),
+            scans: Vec::new(),
+            scanning: None,
             drills: super::pane::drills::rows(),
             paused_at: None,
             theme,
@@ -216,6 +231,7 @@ impl World {
             Fresh::DeadLetters(_) => "dead_letters",
             Fresh::DeadLetter(_) => "dead_letter",
             Fresh::Sagas(_) => "sagas",
+            Fresh::Scans(_) => "scans",
             Fresh::Operations(_) => "operations",
             Fresh::Audit(_) => "audit",
         };
@@ -223,6 +239,7 @@ impl World {
         match feed {
             "flow" => self.look(Pace::Counts),
             "causes" => self.look(Pace::Causes),
+            "scans" => self.lay_out_scans(),
             _ => {}
         }
         let standing = self.readings.standing(feed);
@@ -279,6 +296,13 @@ impl World {
         let patience = Patience::from(&context.verdicts);
         self.watch.look(&sight, pace, patience);
         self.verdicts = self.watch.verdicts();
+    }
+
+    /// Lays rules and findings out anew: something of them has changed.
+    pub fn lay_out_scans(&mut self) {
+        let rules = reconcile::rules_of(&self.context);
+        let kept = self.readings.scans.value.as_deref();
+        self.scans = scans::rows(&rules, kept, self.scanning.as_ref());
     }
 
     /// Remembers that another page was asked for: older answers are not shown under its heading.

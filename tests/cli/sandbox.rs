@@ -120,6 +120,80 @@ fn every_kind_of_look_has_its_shape() {
 }
 
 #[test]
+fn every_kind_of_scan_has_its_shape() {
+    let home = seeded();
+    let json = |arguments: &[&str], exit| {
+        let whole = [&["scan"], arguments, &["-o", "json"]].concat();
+        home.run(&whole).exits(exit)
+    };
+    snapshot(&home, "scan_rules", &json(&["list"], 0));
+    let nobody = json(&["findings"], 0);
+    assert_eq!(nobody.json()["items"], serde_json::json!([]));
+    let dry = home.run(&["scan", "findings"]).exits(0);
+    assert!(
+        dry.stdout.contains("no scan was run yet"),
+        "nobody looked is not none: {}",
+        dry.stdout
+    );
+    // Nothing is written where nothing may be written.
+    let aside = json(&["run", "dead-letters-unowned", "--read-only"], 3);
+    assert_eq!(aside.json()["items"][0]["recorded"], false);
+    assert_eq!(json(&["show"], 0).json()["items"], serde_json::json!([]));
+
+    let ran = json(&["run", "dead-letters-unowned"], 3);
+    snapshot(&home, "scan_runs", &ran);
+    let id = ran.json()["items"][0]["scan_id"]
+        .as_str()
+        .expect("id")
+        .to_owned();
+    snapshot(&home, "scans", &json(&["show", &id], 0));
+    let findings = json(&["findings", "--limit", "1"], 3);
+    assert_eq!(
+        findings.json()["total"]["n"],
+        2,
+        "a limit that was hit is shown (R-15)"
+    );
+    assert_eq!(findings.json()["more"], true);
+    let text = home.run(&["scan", "findings", "--limit", "1"]).exits(3);
+    assert!(text.stdout.contains("1 of 2 shown"), "{}", text.stdout);
+    let one = findings.json()["items"][0]["finding_id"]
+        .as_str()
+        .expect("id")
+        .to_owned();
+    let filtered = json(&["findings", "--class", "nonsense"], 0);
+    assert_eq!(filtered.json()["items"], serde_json::json!([]));
+    json(&["note", &one, "--note", "looked at", "--apply"], 0);
+    let noted = json(&["findings", &one], 3);
+    assert_eq!(noted.json()["items"][0]["note"], "looked at");
+    json(&["run", "nonsense"], 2);
+    json(&["findings", "ffff"], 2);
+    json(&["stop", &id], 4);
+
+    let all = home.run(&["scan", "run", "all"]).exits(5);
+    assert!(
+        all.stdout.contains("nothing to compare"),
+        "an empty outbox is not clean: {}",
+        all.stdout
+    );
+}
+
+#[test]
+fn the_shape_of_a_finding_is_written_down() {
+    let home = seeded();
+    home.run(&["scan", "run", "sagas-overdue"]).exits(0);
+    home.run(&["scan", "run", "dead-letters-unowned"]).exits(3);
+    let found = home
+        .run(&["scan", "findings", "-o", "json", "--limit", "2"])
+        .exits(3);
+    let mut json = found.json();
+    // Both were found in one look: by subject, they always stand in the same order.
+    let items = json["items"].as_array_mut().expect("a list");
+    items.sort_by_key(|item| item["event_id"].to_string());
+    items.truncate(1);
+    insta::assert_snapshot!("findings", steady(&json, &home.shown()));
+}
+
+#[test]
 fn p_10_no_control_character_of_a_message_reaches_the_terminal() {
     let home = seeded();
     for arguments in [

@@ -28,6 +28,7 @@ const CONFIG: &str = r#"
 environment = "sandbox"
 amqp = "embedded:box"
 masked = ["customer.email"]
+scan = { second_look = "0s" }
 [[contexts.box.services]]
 name = "orders"
 database = "sqlite:{dir}/orders.db"

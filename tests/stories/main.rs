@@ -25,6 +25,7 @@ mod many_letters;
 mod node;
 mod redrive;
 mod reference;
+mod scans;
 mod secrets;
 mod shop;
 mod tls;

@@ -19,6 +19,7 @@ mod dispatch_failed;
 mod dispatcher_behind;
 mod dispatcher_not_claiming;
 mod dlq_without_collector;
+mod findings_open;
 mod inbox_forgets;
 mod lease_expired;
 mod locks_held;
@@ -77,6 +78,7 @@ pub const VERDICTS: &[Rule] = &[
     compensation_failing::RULE,
     saga_overdue::RULE,
     operation_unknown::RULE,
+    findings_open::RULE,
     clock_skew::RULE,
     cannot_see::RULE,
 ];

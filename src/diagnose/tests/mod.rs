@@ -200,6 +200,7 @@ fn flow() -> FlowSnapshot {
         deaths_per_min: Some(0.0),
         sagas_attention: Some(0),
         operations_unknown: Some(Count::Exact(0)),
+        findings_open: Some(Count::Exact(0)),
         unread: Vec::new(),
     }
 }

@@ -399,6 +399,14 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         },
     ),
     (
+        "findings_open",
+        Severity::Warning,
+        "2 findings of scans are open",
+        |s| {
+            s.flow.as_mut().expect("seen").findings_open = Some(Count::Exact(2));
+        },
+    ),
+    (
         "clock_skew",
         Severity::Warning,
         "is -3.0s away from ours",

@@ -21,13 +21,15 @@ pub enum FilterKind {
     Operations,
     /// Audit entries.
     Audit,
+    /// Rules and findings.
+    Findings,
     /// Drills.
     Drills,
 }
 
 impl FilterKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Outbox,
         Self::Leases,
         Self::Queues,
@@ -35,6 +37,7 @@ impl FilterKind {
         Self::Sagas,
         Self::Operations,
         Self::Audit,
+        Self::Findings,
         Self::Drills,
     ];
 }
@@ -291,6 +294,18 @@ const AUDIT: &[FieldSpec] = &[
     SERVICE,
 ];
 
+const FINDINGS: &[FieldSpec] = &[
+    text("rule", "rule that found it"),
+    text("class", "kind of difference"),
+    text("subject", "what it is about"),
+    text("what", "the sentence"),
+    text("owner", "who looks after it; \"\" for nobody"),
+    text("note", "free text"),
+    text("id", "finding id, a prefix with *"),
+    age("age", "time since it was first seen"),
+    SERVICE,
+];
+
 const DRILLS: &[FieldSpec] = &[
     text("drill", "its name"),
     words("verdict", "how it ended", &["passed", "failed", "running"]),
@@ -307,6 +322,7 @@ pub(super) const fn known(kind: FilterKind) -> &'static [FieldSpec] {
         FilterKind::Sagas => SAGAS,
         FilterKind::Operations => OPERATIONS,
         FilterKind::Audit => AUDIT,
+        FilterKind::Findings => FINDINGS,
         FilterKind::Drills => DRILLS,
     }
 }

@@ -24,7 +24,8 @@ use crate::model::dead_letter::{
     DeathRecorded, NewDeath,
 };
 use crate::model::ids::{
-    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId, SagaId,
+    AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, FindingId, OperationId, SagaId,
+    ScanId,
 };
 use crate::model::inbox::InboxRow;
 use crate::model::operation::{Operation, OperationItem};
@@ -32,11 +33,16 @@ use crate::model::outbox::{
     Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, OutboxState, Sequence,
 };
 use crate::model::page::{Cursor, Page};
-use crate::model::saga::{Saga, SagaClaim};
+use crate::model::saga::{Saga, SagaClaim, SagaState};
+use crate::model::scan::{Finding, FindingQuery, Scan};
 use crate::model::trouble::{LockWaits, RowTroubles, SentEvent, SentEvents};
 use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
+use crate::store::scan::{
+    KnownEvent, LetterMark, NewFindings, NewScan, OverdueSaga, PlaceCursor, Places, RuleQuery,
+    RuleRows, ScanStep, ScanStore, SentEvent as WalkedEvent, Walk, WalkFrom,
+};
 use crate::store::trace::{RepairLink, Trail, WaitingNote};
 use crate::store::{
     Begun, BusinessTx, CheckLine, Claim, ClaimRequest, FailedAttempt, Guarded, InboxStore,
@@ -199,6 +205,87 @@ impl SagaStore for FakeStore {
         _: &SagaAction,
         _: &AuditRecord,
     ) -> StoreResult<Begun> {
+        self.unused()
+    }
+}
+
+#[async_trait]
+impl ScanStore for FakeStore {
+    async fn walk_sent(&self, _: &WalkFrom) -> StoreResult<Walk<WalkedEvent>> {
+        self.unused()
+    }
+    async fn walk_inbox(&self, _: &WalkFrom) -> StoreResult<Walk<InboxRow>> {
+        self.unused()
+    }
+    async fn newest_consumed(&self, _: u32) -> StoreResult<Vec<InboxRow>> {
+        self.unused()
+    }
+    async fn find_events(&self, _: &[EventId], _: bool) -> StoreResult<Vec<KnownEvent>> {
+        self.unused()
+    }
+    async fn find_consumed(&self, _: &[EventId]) -> StoreResult<Vec<InboxRow>> {
+        self.unused()
+    }
+    async fn find_letters(&self, _: &ConsumerName, _: &[EventId]) -> StoreResult<Vec<LetterMark>> {
+        self.unused()
+    }
+    async fn find_waiting(&self, _: &[EventId]) -> StoreResult<Vec<EventId>> {
+        self.unused()
+    }
+    async fn walk_places(&self, _: Option<&PlaceCursor>, _: u32) -> StoreResult<Places> {
+        self.unused()
+    }
+    async fn overdue_sagas(
+        &self,
+        _: SagaState,
+        _: Option<&Cursor>,
+        _: u32,
+    ) -> StoreResult<Walk<OverdueSaga>> {
+        self.unused()
+    }
+    async fn rule_rows(&self, _: &RuleQuery) -> StoreResult<RuleRows> {
+        self.unused()
+    }
+    async fn begin_scan(&self, _: &NewScan) -> StoreResult<()> {
+        self.unused()
+    }
+    async fn resume_scan(&self, _: &ScanId, _: &ClaimToken, _: Duration) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn step_scan(&self, _: &ScanStep) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn stop_scan(&self, _: &ScanId) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn record_findings(&self, _: &ClaimToken, _: &NewFindings) -> StoreResult<Guarded> {
+        self.unused()
+    }
+    async fn clear_findings(&self, _: &str, _: &ScanId, _: Option<Timestamp>) -> StoreResult<u64> {
+        self.unused()
+    }
+    async fn scans_page(&self, _: Option<&Cursor>, _: u32) -> StoreResult<Page<Scan>> {
+        self.answer("scans", Page::default()).await
+    }
+    async fn scans_by_prefix(&self, _: &str) -> StoreResult<Vec<Scan>> {
+        self.unused()
+    }
+    async fn findings_page(&self, _: &FindingQuery) -> StoreResult<Page<Finding>> {
+        self.answer("findings", Page::default()).await
+    }
+    async fn findings_by_prefix(&self, _: &str) -> StoreResult<Vec<Finding>> {
+        self.unused()
+    }
+    async fn open_findings(&self) -> StoreResult<Option<Count>> {
+        self.answer("open_findings", Some(Count::Exact(0))).await
+    }
+    async fn annotate_finding(
+        &self,
+        _: &FindingId,
+        _: Option<&str>,
+        _: Option<&str>,
+        _: &AuditRecord,
+    ) -> StoreResult<Guarded> {
         self.unused()
     }
 }
@@ -751,5 +838,6 @@ fn context() -> Context {
         retention: crate::config::RetentionSettings::default(),
         verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
     }
 }

@@ -41,6 +41,7 @@ pub(in crate::operate) fn context(environment: Environment) -> Context {
         retention: crate::config::RetentionSettings::default(),
         verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
     }
 }
 

@@ -59,6 +59,7 @@ fn context() -> Context {
         retention: crate::config::RetentionSettings::default(),
         verdicts: crate::config::VerdictSettings::default(),
         on_death: None,
+        scan: crate::config::ScanSettings::default(),
     }
 }
 

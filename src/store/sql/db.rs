@@ -15,7 +15,7 @@ use super::fault::{Fault, SqlResult};
 use super::session::{self, Pools};
 use super::statement::{
     ArchiveStatements, InboxStatements, JournalStatements, LetterStatements, OutboxStatements,
-    SagaStatements, Slots, UnknownSlot, WaitingStatements,
+    SagaStatements, ScanStatements, Slots, UnknownSlot, WaitingStatements,
 };
 use super::version::Server;
 
@@ -72,6 +72,8 @@ pub struct Db {
     pub sagas: Option<(Identifier, SagaStatements)>,
     /// Its journal.
     pub journal: Option<JournalStatements>,
+    /// Its scans and findings, kept with the journal.
+    pub scans: Option<ScanStatements>,
     /// The server's own estimate of the outbox's rows, and when it was asked.
     pub outbox_rows: Mutex<Option<(Instant, Option<u64>)>>,
 }
@@ -151,6 +153,10 @@ impl Db {
             journal: service
                 .journal
                 .then(|| part.rendered(JournalStatements::of_dialect(&slots)))
+                .transpose()?,
+            scans: service
+                .journal
+                .then(|| part.rendered(ScanStatements::render(&slots)))
                 .transpose()?,
             outbox_rows: Mutex::default(),
             pools,
@@ -255,6 +261,14 @@ impl Db {
             .as_ref()
             .map(|(_, statements)| statements)
             .ok_or_else(|| Fault::unsupported("has no dead letters in the configuration"))
+    }
+
+    /// Statements on scans and findings.
+    pub fn scans(&self) -> SqlResult<&ScanStatements> {
+        self.journal()?;
+        self.scans
+            .as_ref()
+            .ok_or_else(|| Fault::unsupported("keeps no scans"))
     }
 
     /// Statements of the journal.

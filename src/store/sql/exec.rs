@@ -96,16 +96,19 @@ impl Pool {
     }
 }
 
-enum Borrowed {
+/// A session of a pool.
+pub(super) enum Borrowed {
+    /// MySQL, MariaDB.
     MySql(PoolConnection<MySql>),
+    /// SQLite.
     Sqlite(PoolConnection<Sqlite>),
 }
 
 /// One borrowed connection.
 pub struct Session {
-    connection: Option<Borrowed>,
+    pub(super) connection: Option<Borrowed>,
     /// True between statements outside a transaction: only then may the pool have it back.
-    is_clean: bool,
+    pub(super) is_clean: bool,
     /// What the server takes in one statement; 0: unknown or no limit.
     packet_bytes_max: u64,
 }
@@ -240,7 +243,8 @@ impl Session {
     }
 }
 
-fn mysql_arguments(values: &[Value]) -> SqlResult<MySqlArguments> {
+/// Binds values.
+pub(super) fn mysql_arguments(values: &[Value]) -> SqlResult<MySqlArguments> {
     let mut arguments = MySqlArguments::default();
     for value in values {
         match value {
@@ -254,7 +258,8 @@ fn mysql_arguments(values: &[Value]) -> SqlResult<MySqlArguments> {
     Ok(arguments)
 }
 
-fn sqlite_arguments(values: &[Value]) -> SqlResult<SqliteArguments> {
+/// Binds values.
+pub(super) fn sqlite_arguments(values: &[Value]) -> SqlResult<SqliteArguments> {
     let mut arguments = SqliteArguments::default();
     for value in values {
         match value {

@@ -45,6 +45,7 @@ const SCANS: File = file!("0006_scans.sql", "scans");
 const WAITING: File = file!("0007_waiting.sql", "waiting_events");
 const ARCHIVE: File = file!("0008_inbox_archive.sql", "consumer_inbox_archive");
 const SAGA_COORDINATOR: File = file!("0009_saga_coordinator.sql", "sagas");
+const SCAN_PROGRESS: File = file!("0010_scan_progress.sql", "scans");
 const TRACE: File = file!("0011_trace.sql", "operation_items");
 const COMPACT_OUTBOX: File = file!("0101_compact_outbox.sql", "outbox_events");
 const COMPACT_INBOX: File = file!("0102_compact_inbox.sql", "consumer_effects");
@@ -82,6 +83,7 @@ fn files(db: &Db) -> Vec<(&'static File, Option<Identifier>)> {
     if db.journal.is_some() {
         files.push((&JOURNAL, None));
         files.push((&SCANS, None));
+        files.push((&SCAN_PROGRESS, None));
         files.push((&TRACE, None));
     }
     files
@@ -224,6 +226,7 @@ fn names() -> Vec<&'static str> {
         WAITING,
         ARCHIVE,
         SAGA_COORDINATOR,
+        SCAN_PROGRESS,
         TRACE,
         COMPACT_OUTBOX,
         COMPACT_INBOX,

@@ -96,6 +96,8 @@ pub enum Action {
     Note,
     /// Check the audit chain.
     Verify,
+    /// Run a rule.
+    Scan,
     /// Run a drill.
     RunDrill,
     /// Do what the dialog says.
@@ -131,6 +133,8 @@ pub enum Scope {
     DeadLetters,
     /// Pane 6.
     Sagas,
+    /// Pane 7.
+    Scans,
     /// Pane 8.
     Operations,
     /// Pane 9.
@@ -159,6 +163,7 @@ impl Scope {
         (Self::Queues, "4 Queues"),
         (Self::DeadLetters, "5 Dead letters"),
         (Self::Sagas, "6 Sagas"),
+        (Self::Scans, "7 Scans"),
         (Self::Operations, "8 Operations"),
         (Self::Audit, "9 Audit"),
         (Self::Drills, "0 Drills (sandboxes)"),
@@ -303,6 +308,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&[ch('4')], S::Everywhere, A::Pane(PaneId::Queues), "queues", 0, "Go to Queues: depth, consumers, rates, lag."),
     key(&[ch('5')], S::Everywhere, A::Pane(PaneId::DeadLetters), "dead letters", 0, "Go to Dead letters: by cause, then one by one."),
     key(&[ch('6')], S::Everywhere, A::Pane(PaneId::Sagas), "sagas", 0, "Go to Sagas: stalest first."),
+    key(&[ch('7')], S::Everywhere, A::Pane(PaneId::Scans), "scans", 0, "Go to Scans: rules, their last runs, and what they found."),
     key(&[ch('8')], S::Everywhere, A::Pane(PaneId::Operations), "operations", 0, "Go to Operations: what was done, and its proof."),
     key(&[ch('9')], S::Everywhere, A::Pane(PaneId::Audit), "audit", 0, "Go to Audit: who did what, when, why."),
     key(&[ch('0')], S::Everywhere, A::Pane(PaneId::Drills), "drills", 0, "Go to Drills, in a sandbox: what happens when something breaks."),
@@ -359,6 +365,9 @@ pub const BINDINGS: &[Binding] = &[
     guarded(key(&[ch('H')], S::Sagas, A::SagaHandled, "handled", 4, "Mark the step as handled by hand, with evidence.")),
     guarded(key(&[ch('A')], S::Sagas, A::SagaAssign, "assign", 5, "Say who looks after the saga.")),
     key(&[ch('o')], S::Sagas, A::Origin, "outbox", 22, "The message that blocks the saga, in Outbox; l or → shows it among the dead letters."),
+
+    guarded(key(&[ch('S')], S::Scans, A::Scan, "scan", 1, "Run the rule under the cursor, or the rule of the finding; Esc stops it. It reads; what it finds is kept.")),
+    guarded(key(&[ch('R')], S::Scans, A::Replay, "what fixes it", 2, "Open what a finding suggests: the plan of a replay, or the saga. Nothing is done by itself.")),
 
     guarded(key(&[ch('R')], S::Drills, A::RunDrill, "run", 1, "Run the drill under the cursor, as a program of its own; in the demo on an embedded pipeline beside it.")),
 

@@ -12,6 +12,7 @@ pub mod outbox;
 pub mod overview;
 pub mod queues;
 pub mod sagas;
+pub mod scans;
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +46,8 @@ pub enum PaneId {
     DeadLetters,
     /// 6
     Sagas,
+    /// 7
+    Scans,
     /// 8
     Operations,
     /// 9
@@ -73,7 +76,7 @@ pub struct PaneSpec {
     pub make: fn() -> Box<dyn Pane>,
 }
 
-/// Every pane in the order of the tabs. 7 is kept for scans.
+/// Every pane in the order of the tabs.
 pub const PANES: &[PaneSpec] = &[
     overview::SPEC,
     outbox::SPEC,
@@ -81,6 +84,7 @@ pub const PANES: &[PaneSpec] = &[
     queues::SPEC,
     dead_letters::SPEC,
     sagas::SPEC,
+    scans::SPEC,
     operations::SPEC,
     audit::SPEC,
     drills::SPEC,
@@ -146,6 +150,12 @@ pub enum Ask {
     Go(PaneId, Option<String>),
     /// Something to read over the pane.
     Page(String, Vec<Line>),
+    /// The plan of a replay of what an id means.
+    Resolve(String),
+    /// A scan, by its rule.
+    Scan(String),
+    /// The running scan stopped.
+    StopScan,
     /// A drill, by its number.
     Drill(u8),
     /// A check of the audit chains.
@@ -217,7 +227,7 @@ mod registry {
     fn every_pane_is_listed_once_with_a_number_a_word_and_a_feed() {
         let mut numbers: Vec<char> = PANES.iter().map(|spec| spec.number).collect();
         numbers.dedup();
-        assert_eq!(numbers, ['1', '2', '3', '4', '5', '6', '8', '9', '0']);
+        assert_eq!(numbers, ['1', '2', '3', '4', '5', '6', '7', '8', '9', '0']);
         for spec in PANES {
             assert!(crate::observe::FEEDS.contains(&spec.feed), "{}", spec.feed);
             assert_eq!(PaneId::from_word(spec.word), Some(spec.id));

@@ -16,7 +16,7 @@ use crate::tui::model::Model;
 use crate::tui::test_support::{
     audit, causes, causes_calm, dead_letter_view, dead_letters, draw, event_id, flow, flow_calm,
     fresh, health, key, key_event, leases, message, model, model_of, operations, outbox, plan,
-    press, queues, read_ago, sagas, shown, text_of, theme, unread,
+    press, queues, read_ago, sagas, scans, shown, text_of, theme, unread,
 };
 use crate::tui::theme::{Depth, Role, Theme, ThemeName};
 use crate::tui::update::update;
@@ -43,6 +43,7 @@ fn fill(model: &mut Model, n: u32) {
     fresh(model, queues(n.into()));
     fresh(model, dead_letters(n.into()));
     fresh(model, sagas(n.into()));
+    fresh(model, scans(n.into()));
     fresh(model, operations(n.into()));
     fresh(model, audit(n.into()));
     if n > 0 {
@@ -74,6 +75,7 @@ fn fail(model: &mut Model, had: bool) {
         Fresh::Queues(failing(&readings.queues)),
         Fresh::DeadLetters(failing(&readings.dead_letters)),
         Fresh::Sagas(failing(&readings.sagas)),
+        Fresh::Scans(failing(&readings.scans)),
         Fresh::Operations(failing(&readings.operations)),
         Fresh::Audit(failing(&readings.audit)),
     ] {

@@ -129,6 +129,7 @@ fn take(model: &mut Model, fresh: Fresh) {
         Fresh::Queues(_) => PaneId::Queues,
         Fresh::DeadLetters(_) | Fresh::DeadLetter(_) => PaneId::DeadLetters,
         Fresh::Sagas(_) => PaneId::Sagas,
+        Fresh::Scans(_) => PaneId::Scans,
         Fresh::Operations(_) => PaneId::Operations,
         Fresh::Audit(_) => PaneId::Audit,
     };
@@ -227,6 +228,19 @@ fn ask(model: &mut Model, ask: Ask) -> Vec<Effect> {
         Ask::Page(title, lines) => {
             model.overlay = Some(Overlay::Page(Page::new(title, lines)));
             Vec::new()
+        }
+        Ask::Resolve(id) => {
+            let job = model.new_job();
+            vec![Effect::Resolve(job, id)]
+        }
+        Ask::Scan(rule) => {
+            let text = format!("{rule} is starting; Esc stops it");
+            model.toast = Some(Toast::note(text, model.world.now));
+            vec![Effect::Scan(rule)]
+        }
+        Ask::StopScan => {
+            model.toast = Some(Toast::note("stopping the scan …", model.world.now));
+            vec![Effect::StopScan]
         }
         Ask::Drill(number) => {
             let rows = &mut model.world.drills;

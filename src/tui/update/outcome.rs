@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::{act, plan, watch};
 use crate::model::operation::{ItemState, Operation};
+use crate::model::scan::ScanState;
 use crate::operate::plan::{Access, Applied, OperateError, Plan, Request, Target};
+use crate::reconcile::Outcome as Ended;
 use crate::tui::dialog::Overlay;
 use crate::tui::dialog::page::Page;
 use crate::tui::dialog::plan::Stage;
@@ -16,6 +18,9 @@ use crate::tui::pane::drills::Ran;
 use crate::tui::theme::Role;
 use crate::tui::widget::paint::Span;
 use crate::tui::widget::toast::Toast;
+
+/// Differences shown of a scan that is not kept.
+const SHOWN_MAX: usize = 200;
 
 /// Handles one outcome.
 pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
@@ -89,6 +94,19 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
             bad(format!("not exported: {why}"));
             Vec::new()
         }
+        Outcome::Scanning(scan) => {
+            model.world.scanning = Some(*scan);
+            model.world.lay_out_scans();
+            model.sync_pane(PaneId::Scans);
+            Vec::new()
+        }
+        Outcome::Scanned(result) => {
+            model.world.scanning = None;
+            scanned(model, result);
+            model.world.lay_out_scans();
+            model.sync_pane(PaneId::Scans);
+            watch(model, true).into_iter().collect()
+        }
         Outcome::Drilled(number, result) => {
             drilled(model, number, result);
             Vec::new()
@@ -97,6 +115,46 @@ pub fn outcome(model: &mut Model, outcome: Outcome) -> Vec<Effect> {
             model.toast = Some(Toast::good(format!("copied {id}"), now));
             Vec::new()
         }
+    }
+}
+
+/// Says how a scan ended; what is not kept is shown at once.
+fn scanned(model: &mut Model, result: Result<Box<Ended>, String>) {
+    let now = model.world.now;
+    let ended = match result {
+        Ok(ended) => ended,
+        Err(problem) => {
+            model.toast = Some(Toast::bad(problem, now));
+            return;
+        }
+    };
+    let scan = &ended.scan;
+    let mut told = vec![format!("{}: {} found", scan.rule, ended.found.len())];
+    if !scan.not_compared.is_empty() {
+        told.push(format!("{} parts not compared", scan.not_compared.len()));
+    }
+    if scan.state != ScanState::Finished {
+        told.push(format!("{} before its end", scan.state.word()));
+    }
+    let text = told.join(", ");
+    model.toast = Some(if scan.is_clean() {
+        Toast::good(text, now)
+    } else {
+        Toast::bad(text, now)
+    });
+    if let Some(why) = &ended.not_recorded {
+        let mut lines = vec![vec![Span::new(why.clone(), Role::Warn)], Vec::new()];
+        lines.extend(ended.found.iter().take(SHOWN_MAX).map(|difference| {
+            vec![
+                Span::new(format!("{}  ", difference.class), Role::Warn),
+                Span::new(difference.summary.clone(), Role::Text),
+            ]
+        }));
+        let more = ended.found.len().saturating_sub(SHOWN_MAX);
+        if more > 0 {
+            lines.push(vec![Span::new(format!("and {more} more"), Role::Dim)]);
+        }
+        model.overlay = Some(Overlay::Page(Page::new("Scan", lines)));
     }
 }
 

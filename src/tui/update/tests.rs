@@ -72,8 +72,9 @@ fn number_keys_open_the_panes_and_tell_the_feeds() {
     let effects = key(&mut model, '5');
     assert_eq!(model.active, PaneId::DeadLetters);
     assert!(matches!(&effects[..], [Effect::Watch(views)] if views.active == ["dead_letters"]));
-    assert!(key(&mut model, '7').is_empty(), "scans have no key yet");
-    assert_eq!(model.active, PaneId::DeadLetters);
+    let effects = key(&mut model, '7');
+    assert_eq!(model.active, PaneId::Scans);
+    assert!(matches!(&effects[..], [Effect::Watch(views)] if views.active == ["scans"]));
 }
 
 #[test]

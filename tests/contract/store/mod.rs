@@ -11,6 +11,7 @@ mod inbox;
 mod journal;
 mod outbox;
 mod sagas;
+mod scans;
 mod sequence;
 mod sessions;
 mod trace;
@@ -155,6 +156,12 @@ cases! {
     trace::what_was_done_with_an_event_is_found,
     trace::without_the_index_a_journal_is_not_walked,
     trace::sagas_are_found_by_event_and_by_key,
+    scans::a_scan_moves_on_by_its_token_alone,
+    scans::a_difference_is_one_finding,
+    scans::a_finding_older_than_the_look_stays,
+    scans::walks_reach_every_row_once,
+    scans::rows_are_found_by_id,
+    scans::a_rule_reads_and_nothing_else,
     sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
     trouble::rows_are_grouped_by_what_went_wrong,

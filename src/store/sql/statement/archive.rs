@@ -28,6 +28,9 @@ WHERE consumer_name = ? AND horizon_at < {at}",
         horizon: "SELECT {us(horizon_at)} FROM inbox_horizons WHERE consumer_name = ?",
         /// The first horizon; unique on the consumer. Binds consumer, instant.
         begin: "INSERT INTO inbox_horizons (consumer_name, horizon_at, updated_at) VALUES (?, {at}, {now})",
+        /// Archived rows by id. Primary key, one look-up an id. Binds consumer, ids.
+        found: "SELECT event_id, {us(processed_at)}, payload_sha256 FROM consumer_inbox_archive
+WHERE consumer_name = ? AND event_id IN ({ids})",
         /// One archived row. Primary key. Binds consumer, event.
         archived: "SELECT event_id, {us(processed_at)}, payload_sha256 FROM consumer_inbox_archive
 WHERE consumer_name = ? AND event_id = ?",

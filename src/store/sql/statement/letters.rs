@@ -92,6 +92,9 @@ GROUP BY consumer_name, event_type, error_class ORDER BY COUNT(*) DESC, 1, 3 LIM
         detail: concat!("SELECT ", letter!(), ", properties, headers, payload FROM {letters} WHERE dead_letter_id = ?"),
         /// Letters of an event. (event_id), at most 20. Binds event id.
         of_event: concat!("SELECT ", letter!(), " FROM {letters} WHERE event_id = ? LIMIT 20"),
+        /// Letters of a consumer's events. Unique key (consumer, event), one look-up an id. Binds consumer, ids.
+        found: "SELECT event_id, dead_letter_id, status, {us(updated_at)} FROM {letters}
+WHERE consumer_name = ? AND event_id IN ({ids})",
         /// Letters of an aggregate. (aggregate_id, aggregate_version), at most 50. Binds aggregate.
         of_aggregate: concat!("SELECT ", letter!(),
             " FROM {letters} WHERE aggregate_id = ? ORDER BY aggregate_version LIMIT 50"),
@@ -210,6 +213,18 @@ super::statements! {
         /// Rows of a window. (consumer, processed) or (processed), at most the limit. Binds consumer (if any),
         /// minus the window, limit.
         recent: "SELECT COUNT(*) FROM (SELECT 1 FROM {t} WHERE {consumer_and}{processed} >= {now_plus} LIMIT ?) n",
+        /// Rows by id. Primary key, one look-up an id. Binds consumer (if any), ids.
+        found: "SELECT {id}, {us(processed)}, {digest} FROM {t} WHERE {consumer_and}{id} IN ({ids})",
+        /// Rows of a window, oldest first. (consumer, processed) or (processed), at most the limit. Binds
+        /// consumer (if any), minus the window, limit.
+        walk_first: "SELECT {id}, {us(processed)}, {digest} FROM {t}{by_done}
+WHERE {consumer_and}{processed} >= {now_plus} ORDER BY {processed}, {id} LIMIT ?",
+        /// The same after a cursor; a range at any depth. Binds consumer (if any), at, at, id, limit.
+        walk_after: "SELECT {id}, {us(processed)}, {digest} FROM {t}{by_done}
+WHERE {consumer_and}{processed} >= {at} AND ({processed} > {at} OR {id} > ?) ORDER BY {processed}, {id} LIMIT ?",
+        /// The newest rows. The same index backwards. Binds consumer (if any), limit.
+        newest: "SELECT {id}, {us(processed)}, {digest} FROM {t}{by_done}
+WHERE {consumer_and}1 = 1 ORDER BY {processed} DESC LIMIT ?",
     }
 }
 
@@ -231,10 +246,16 @@ impl InboxStatements {
         let mut slots = base.clone();
         values.push(base.dialect().now());
         let consumer = layout.consumer.as_ref().map(Identifier::quoted);
+        // A renamed table has renamed indexes on SQLite only; there the planner needs no help.
+        let by_done = match base.dialect() {
+            Dialect::MySql => base.dialect().force(layout.done_index.as_ref()),
+            Dialect::Sqlite => String::new(),
+        };
         slots
             .set("t", layout.table.quoted())
             .set("id", layout.id.quoted())
             .set("processed", layout.processed_at.quoted())
+            .set("by_done", by_done)
             .set(
                 "digest",
                 layout

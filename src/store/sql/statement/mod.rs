@@ -13,13 +13,16 @@ mod letters;
 mod outbox;
 mod parts;
 mod saga;
+mod scan;
 mod waiting;
+mod walk;
 
 pub use archive::ArchiveStatements;
 pub use journal::JournalStatements;
 pub use letters::{InboxStatements, LetterStatements};
 pub use outbox::OutboxStatements;
 pub use saga::SagaStatements;
+pub use scan::ScanStatements;
 pub use waiting::WaitingStatements;
 
 use std::collections::BTreeMap;

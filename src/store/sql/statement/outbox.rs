@@ -5,6 +5,7 @@ use crate::mapping::{Identifier, OutboxIndexes, OutboxLayout};
 use crate::model::outbox::OutboxState;
 
 use super::parts::{Unlease, action, claim_mark, counts, grouped, insert, touch};
+use super::walk::OutboxWalk;
 use super::{Slots, UnknownSlot};
 
 /// Columns of a listed row; `row_of` in `outbox.rs` reads them by position.
@@ -35,6 +36,8 @@ pub struct OutboxStatements {
     pub count_parts: CountParts,
     /// Rows of the table by the server's statistics; O(1). Binds the table name. One row.
     pub estimate: Option<String>,
+    /// What reconciliation reads.
+    pub walk: OutboxWalk,
     /// A page of each state.
     pub pages: Vec<(OutboxState, Result<PageStatements, String>)>,
     /// One event. Primary key, at most one row. Binds the id.
@@ -133,7 +136,8 @@ pub struct PageStatements {
     pub at_column: usize,
 }
 
-fn quoted_or_null(column: Option<&Identifier>) -> String {
+/// A column, or NULL where a layout has none.
+pub fn quoted_or_null(column: Option<&Identifier>) -> String {
     column.map_or_else(|| "NULL".to_owned(), Identifier::quoted)
 }
 
@@ -167,7 +171,7 @@ fn slots_of(base: &Slots, layout: &OutboxLayout) -> Slots {
 }
 
 /// The reason shown when an index is missing.
-fn missing(layout: &OutboxLayout, columns: &[&Identifier]) -> String {
+pub fn missing(layout: &OutboxLayout, columns: &[&Identifier]) -> String {
     let columns = columns
         .iter()
         .map(|c| c.as_str())
@@ -244,6 +248,7 @@ impl OutboxStatements {
                  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?"
                     .to_owned()
             }),
+            walk: OutboxWalk::render(&slots, layout, indexes)?,
             pages: OutboxState::ALL
                 .into_iter()
                 .map(|state| Ok((state, page_of(&slots, layout, indexes, state)?)))
@@ -493,6 +498,9 @@ impl OutboxStatements {
             ("sent_recently", &self.sent_recently),
         ] {
             push(name, statement.as_ref().map(String::as_str).ok());
+        }
+        for (name, statement) in self.walk.all() {
+            push(&format!("walk {name}"), Some(statement));
         }
         for (state, page) in &self.pages {
             match page {

@@ -48,6 +48,14 @@ ORDER BY updated_at DESC, saga_id DESC LIMIT ?"),
         steps: "SELECT saga_id, step_no, name, forward_state, compensation_state, attempts, {us(timeout_at)},
   last_error, forward_key, compensation_key, event_id, queries, conflict_text, {us(updated_at)}
 FROM saga_steps WHERE saga_id IN ({ids}) ORDER BY saga_id, step_no",
+        /// Sagas of a state past their deadline, longest first. (state, deadline_at), at most the limit. Binds
+        /// state, limit.
+        overdue_first: "SELECT saga_id, saga_type, business_key, {us(deadline_at)}, {us(updated_at)}, owner FROM {sagas}
+WHERE state = ? AND deadline_at <= {now} ORDER BY deadline_at, saga_id LIMIT ?",
+        /// The same after a cursor; a range at any depth. Binds state, at, at, id, limit.
+        overdue_after: "SELECT saga_id, saga_type, business_key, {us(deadline_at)}, {us(updated_at)}, owner FROM {sagas}
+WHERE state = ? AND deadline_at <= {now} AND deadline_at >= {at} AND (deadline_at > {at} OR saga_id > ?)
+ORDER BY deadline_at, saga_id LIMIT ?",
         /// One saga. Primary key. Binds id.
         one: concat!("SELECT ", saga!(), " FROM {sagas} WHERE saga_id = ?"),
         /// Sagas by the start of their id. Primary key range, at most 20. Binds pattern.

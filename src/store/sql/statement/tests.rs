@@ -50,6 +50,8 @@ fn statements_of_every_layout_and_dialect() {
         insta::assert_snapshot!(name("sagas"), listing(owned(sagas.all())));
         let journal = JournalStatements::of_dialect(&slots).expect("every slot is filled");
         insta::assert_snapshot!(name("journal"), listing(owned(journal.all())));
+        let scans = ScanStatements::render(&slots).expect("every slot is filled");
+        insta::assert_snapshot!(name("scans"), listing(owned(scans.all())));
         let waiting = WaitingStatements::render(&slots).expect("every slot is filled");
         insta::assert_snapshot!(name("waiting"), listing(owned(waiting.all())));
     }

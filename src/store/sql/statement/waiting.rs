@@ -51,6 +51,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, 1, {now_plus}, NULL)",
         next_of: concat!("SELECT ", waiting!(), " FROM waiting_events w
 JOIN applied_versions a ON a.consumer_name = w.consumer_name AND a.aggregate_id = w.aggregate_id
 WHERE w.consumer_name = ? AND w.aggregate_id = ? AND w.version <= a.version + 1 ORDER BY w.version LIMIT 1"),
+        /// Which of some events wait. Primary key, one look-up an id. Binds consumer, ids.
+        found: "SELECT event_id FROM waiting_events WHERE consumer_name = ? AND event_id IN ({ids})",
         /// Events of any sequence whose turn it is, out of the first ones to be given up: what a worker that
         /// died between a commit and the successor left behind. (consumer, deadline), at most the cap, and a
         /// primary key look-up each. Binds consumer, cap, consumer, limit.
