@@ -20,7 +20,7 @@ pub const SPEC: PaneSpec = PaneSpec {
     id: PaneId::Leases,
     number: '3',
     title: "Leases",
-    short: "Leases",
+    short: "Lease",
     word: "leases",
     scope: Scope::Leases,
     feed: "leases",

@@ -18,7 +18,7 @@ pub const SPEC: PaneSpec = PaneSpec {
     id: PaneId::Queues,
     number: '4',
     title: "Queues",
-    short: "Queues",
+    short: "Queue",
     word: "queues",
     scope: Scope::Queues,
     feed: "queues",

@@ -23,7 +23,7 @@ pub const SPEC: PaneSpec = PaneSpec {
     id: PaneId::Sagas,
     number: '6',
     title: "Sagas",
-    short: "Sagas",
+    short: "Saga",
     word: "sagas",
     scope: Scope::Sagas,
     feed: "sagas",

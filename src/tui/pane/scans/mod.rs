@@ -320,7 +320,11 @@ impl Listing for Scans {
 
     fn journey(row: &ScanRow) -> Option<String> {
         match row {
-            ScanRow::Finding(finding) => finding.difference.event_id.as_ref().map(ToString::to_string),
+            ScanRow::Finding(finding) => finding
+                .difference
+                .event_id
+                .as_ref()
+                .map(ToString::to_string),
             ScanRow::Rule(_) => None,
         }
     }
