@@ -44,13 +44,7 @@ impl Observer {
                     .store(&service.name, "lock waits", store.lock_waits())
             },
         );
-        let letters = self.of_services(
-            |service| service.dead_letters.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "dead letters", store.dead_letter_groups())
-            },
-        );
+        let letters = self.letter_groups();
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
             |service, store| self.open_sagas(service, store),

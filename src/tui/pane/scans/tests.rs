@@ -71,6 +71,19 @@ fn a_finding_shows_its_evidence_and_opens_the_plan_it_suggests() {
 }
 
 #[test]
+fn t_follows_the_event_of_a_finding_and_no_rule() {
+    let mut model = model(Access::Writable);
+    assert!(key(&mut model, 't').is_empty(), "a rule has no journey");
+    press(&mut model, KeyCode::Down);
+    let effects = key(&mut model, 't');
+    let id = crate::tui::test_support::event_id(1).to_string();
+    assert!(
+        matches!(effects.as_slice(), [Effect::Trace(_, target)] if *target == id),
+        "{effects:?}"
+    );
+}
+
+#[test]
 fn a_scan_that_is_not_kept_shows_what_it_found() {
     let mut model = model(Access::ReadOnly);
     assert_eq!(key(&mut model, 'S').len(), 1, "a scan only reads");
