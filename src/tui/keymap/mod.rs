@@ -155,7 +155,7 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope in the order of help and docs, with its heading.
-    pub const ALL: [(Self, &'static str); 15] = [
+    pub const ALL: [(Self, &'static str); 16] = [
         (Self::Everywhere, "Everywhere"),
         (Self::Overview, "1 Overview"),
         (Self::Outbox, "2 Outbox"),
