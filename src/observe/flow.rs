@@ -125,7 +125,7 @@ impl Observer {
         let consumers = self.consumer_flows(facts);
         let (outboxes, dead, sagas, unknown, consumers) =
             tokio::join!(outboxes, dead, sagas, unknown, consumers);
-        let mut flow = self.compose(outboxes, &dead, &sagas, consumers);
+        let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |count| Some(*count));
@@ -133,7 +133,6 @@ impl Observer {
     }
 
     fn compose(
-        &self,
         outboxes: Vec<PerService<OutboxCounts>>,
         dead: &[PerService<DeadLetterCounts>],
         sagas: &[PerService<u64>],
