@@ -141,9 +141,16 @@ async fn charge_and_cancel(stage: &mut Stage<'_>, orders: &dyn Store) -> Result<
 
 async fn saga_of(orders: &dyn Store, number: i64) -> Result<Saga, Trouble> {
     let key = number.to_string();
-    let sagas = orders.sagas(500).await.told()?;
-    let own = sagas.into_iter().find(|saga| saga.business_key == key);
-    own.ok_or_else(|| Trouble::Stuck(format!("order {number} has no saga among those listed")))
+    // The list is read state by state: a saga that moves to an earlier one meanwhile stands in the next look.
+    for _ in 0..2 {
+        let sagas = orders.sagas(500).await.told()?;
+        if let Some(own) = sagas.into_iter().find(|saga| saga.business_key == key) {
+            return Ok(own);
+        }
+    }
+    Err(Trouble::Stuck(format!(
+        "order {number} has no saga among those listed"
+    )))
 }
 
 async fn wait_for(stage: &Stage<'_>, orders: &dyn Store, state: SagaState) -> Result<(), Trouble> {
