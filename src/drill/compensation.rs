@@ -7,6 +7,7 @@ use super::stage::{Role, Stage, until};
 use super::trouble::{Told as _, Trouble};
 use super::verdict::Check;
 use super::{BOTH, Drill, Ends, order};
+use crate::model::ids::SagaId;
 use crate::model::saga::{Saga, SagaState};
 use crate::operate::Operator;
 use crate::operate::plan::{Confirmation, Request, SagaWish};
@@ -43,9 +44,10 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     charge_and_cancel(stage, orders.as_ref()).await?;
     let fault = Some((ProcessorFault::RefusesRefund, REFUSED));
     set_fault(payment.as_ref(), number, fault).await.told()?;
+    let id = saga_of(orders.as_ref(), number).await?;
 
     let everything = stage.start(Role::ALL, None)?;
-    let handed_over = wait_for(stage, orders.as_ref(), SagaState::CompensationFailed).await;
+    let handed_over = wait_for(stage, orders.as_ref(), &id, SagaState::CompensationFailed).await;
     stage.check(Check::is("a person is asked", handed_over.is_ok()));
     let facts = stage.before().await?;
     stage.check(Check::equal(
@@ -54,7 +56,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
         &facts.record.stock.reserved,
     ));
     stage.kill(everything).await?;
-    let saga = saga_of(orders.as_ref(), number).await?;
+    let saga = now(orders.as_ref(), &id).await?;
     let tried = saga.steps.iter().map(|step| step.attempts).max();
     stage.check(Check::at_most(
         "tries of the refund",
@@ -65,7 +67,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     let everything = stage.start(Role::ALL, None)?;
     // Any pass of the new coordinator would show here.
     stage.consumers("payment.orders", 1).await?;
-    let remembered = saga_of(orders.as_ref(), number).await?;
+    let remembered = now(orders.as_ref(), &id).await?;
     let is_the_same = remembered.state == SagaState::CompensationFailed
         && remembered.attention.is_some()
         && remembered
@@ -81,7 +83,7 @@ async fn play(stage: &mut Stage<'_>) -> Result<(), Trouble> {
     stage.step("the processor gives in");
     stage.fault_is_over();
     retry(stage, &remembered).await?;
-    let undone = wait_for(stage, orders.as_ref(), SagaState::Compensated).await;
+    let undone = wait_for(stage, orders.as_ref(), &id, SagaState::Compensated).await;
     if undone.is_ok() {
         stage.recovered();
     }
@@ -139,28 +141,32 @@ async fn charge_and_cancel(stage: &mut Stage<'_>, orders: &dyn Store) -> Result<
     Ok(())
 }
 
-async fn saga_of(orders: &dyn Store, number: i64) -> Result<Saga, Trouble> {
+/// The saga of an order, looked for while nothing moves it: lists are read state by state.
+async fn saga_of(orders: &dyn Store, number: i64) -> Result<SagaId, Trouble> {
     let key = number.to_string();
-    // The list is read state by state: a saga that moves to an earlier one meanwhile stands in the next look.
-    for _ in 0..2 {
-        let sagas = orders.sagas(500).await.told()?;
-        if let Some(own) = sagas.into_iter().find(|saga| saga.business_key == key) {
-            return Ok(own);
-        }
-    }
-    Err(Trouble::Stuck(format!(
-        "order {number} has no saga among those listed"
-    )))
+    let sagas = orders.sagas(500).await.told()?;
+    let own = sagas.into_iter().find(|saga| saga.business_key == key);
+    own.map(|saga| saga.saga_id)
+        .ok_or_else(|| Trouble::Stuck(format!("order {number} has no saga among those listed")))
 }
 
-async fn wait_for(stage: &Stage<'_>, orders: &dyn Store, state: SagaState) -> Result<(), Trouble> {
-    let number = stage.numbers().start;
+async fn now(orders: &dyn Store, id: &SagaId) -> Result<Saga, Trouble> {
+    let saga = orders.saga(id).await.told()?;
+    saga.ok_or_else(|| Trouble::Stuck(format!("saga {id} is gone")))
+}
+
+async fn wait_for(
+    stage: &Stage<'_>,
+    orders: &dyn Store,
+    id: &SagaId,
+    state: SagaState,
+) -> Result<(), Trouble> {
     // Three tries with pauses of up to five seconds, on a busy machine.
     let patience = stage.patience() * 3;
     until(
         &format!("the saga is {}", state.word()),
         patience,
-        async || Ok(saga_of(orders, number).await?.state == state),
+        async || Ok(now(orders, id).await?.state == state),
     )
     .await
 }

@@ -60,6 +60,12 @@ fn open(console: &mut Console, event: &Event) {
     console.press("\r");
 }
 
+/// The keys that work where the console stands.
+fn keys_line(console: &Console) -> String {
+    let shown = console.shown();
+    shown.lines().last().unwrap_or_default().to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tab_of_a_dead_letter_tells_its_part_on_real_rows() {
     let events = [
@@ -215,7 +221,12 @@ async fn p_02_p_12_what_a_body_really_is_stands_on_the_screen_and_the_bytes_stay
             !console.shown().contains("[ Cancel ]")
         });
         console.press(LEFT);
+        let keys = keys_line(&console);
         console.press("\x1b");
+        // Two of them read at once would be one key of a terminal.
+        console.wait("the list has the keys", |console| {
+            keys_line(console) != keys
+        });
         console.press("\x1b");
         console.wait("no filter", |console| {
             !console.shown().contains("filter id:")
