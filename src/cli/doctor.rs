@@ -72,6 +72,7 @@ pub(super) async fn run(session: &Session) -> Outcome {
     let found = examine(&session.services.observer).await;
     let mut answer = session.answer("verdicts");
     answer.unread.clone_from(&found.unread);
+    answer.looks = Some(found.looks);
     let is_blind = !found.unread.is_empty()
         || found
             .verdicts

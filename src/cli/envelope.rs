@@ -33,6 +33,8 @@ pub struct Answer {
     pub more: Option<bool>,
     /// For pages: how many there are in all, as far as known.
     pub total: Option<Count>,
+    /// For what is judged: looks it was judged by.
+    pub looks: Option<u32>,
     /// Lines above the table.
     pub head: Vec<String>,
     /// The items for people.
@@ -57,6 +59,8 @@ struct Envelope<'a> {
     more: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looks: Option<u32>,
     items: &'a [Value],
 }
 
@@ -71,6 +75,7 @@ impl Answer {
             items: Vec::new(),
             more: None,
             total: None,
+            looks: None,
             head: Vec::new(),
             table: Table::default(),
             notes: Vec::new(),
@@ -146,6 +151,7 @@ impl Answer {
             unread: &self.unread,
             more: self.more,
             total: self.total,
+            looks: self.looks,
             items: &self.items,
         };
         let text = if is_pretty {

@@ -111,8 +111,8 @@ pub struct Shop {
     pub console: Console,
     pub config: PathBuf,
     pub vhost: String,
-    servers: Servers,
-    amqp_url: String,
+    pub servers: Servers,
+    pub amqp_url: String,
     channel: Channel,
     connection: Connection,
     folder: tempfile::TempDir,
@@ -324,7 +324,7 @@ impl Shop {
             let properties = delivery.properties.clone();
             if is_accepted {
                 let id = properties.message_id().as_ref().expect("an id").to_string();
-                self.take_effect(&id, &delivery.data).await;
+                take_effect(&self.inventory, &id, &delivery.data).await;
                 delivery
                     .acker
                     .ack(BasicAckOptions::default())
@@ -342,37 +342,6 @@ impl Shop {
             });
         }
         seen
-    }
-
-    /// Inbox row and effect in one transaction: the second delivery of an event changes nothing.
-    async fn take_effect(&self, event_id: &str, body: &[u8]) {
-        let mut tx = self.inventory.begin().await.expect("begins");
-        let inserted = sqlx::query(
-            "INSERT INTO consumer_inbox (consumer_name, event_id, payload_sha256, processed_at)
-             VALUES ('inventory', ?, ?, NOW(6))",
-        )
-        .bind(event_id)
-        .bind(redrive::base::digest::sha256_hex(body))
-        .execute(&mut *tx)
-        .await;
-        match inserted {
-            Ok(_) => {
-                sqlx::query("INSERT INTO effects VALUES (?, NOW(6))")
-                    .bind(event_id)
-                    .execute(&mut *tx)
-                    .await
-                    .expect("an effect");
-                tx.commit().await.expect("commits");
-            }
-            Err(error)
-                if error
-                    .as_database_error()
-                    .is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
-            {
-                tx.rollback().await.expect("rolls back");
-            }
-            Err(error) => panic!("{error}"),
-        }
     }
 
     /// Takes everything that is ready in a queue, and acknowledges it.
@@ -488,6 +457,37 @@ impl Shop {
         }
         python(&["remove", &self.servers.management, &self.vhost], "").await;
         self.folder.close().expect("removed");
+    }
+}
+
+/// Inbox row and effect in one transaction: the second delivery of an event changes nothing.
+pub async fn take_effect(inventory: &MySqlPool, event_id: &str, body: &[u8]) {
+    let mut tx = inventory.begin().await.expect("begins");
+    let inserted = sqlx::query(
+        "INSERT INTO consumer_inbox (consumer_name, event_id, payload_sha256, processed_at)
+         VALUES ('inventory', ?, ?, NOW(6))",
+    )
+    .bind(event_id)
+    .bind(redrive::base::digest::sha256_hex(body))
+    .execute(&mut *tx)
+    .await;
+    match inserted {
+        Ok(_) => {
+            sqlx::query("INSERT INTO effects VALUES (?, NOW(6))")
+                .bind(event_id)
+                .execute(&mut *tx)
+                .await
+                .expect("an effect");
+            tx.commit().await.expect("commits");
+        }
+        Err(error)
+            if error
+                .as_database_error()
+                .is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
+        {
+            tx.rollback().await.expect("rolls back");
+        }
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -45,7 +45,9 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         let is_late = unread.is_unreachable;
         let found = unseen(unread.what, About::All, text);
         look.found(if is_late {
-            found.recovered_by("whoever runs that server: it did not answer in time")
+            found.recovered_by(
+                "whoever runs that server or gives this account its rights: the reason says which",
+            )
         } else {
             found
         });

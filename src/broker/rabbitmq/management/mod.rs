@@ -3,6 +3,7 @@
 
 mod client;
 mod decode;
+mod rates;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::config::ConfigError;
 
 use super::address::ManagementAddress;
 use client::Client;
+use rates::Rates;
 
 /// Largest page RabbitMQ answers.
 const PAGE_MAX: u32 = 500;
@@ -30,6 +32,7 @@ pub(super) struct Management {
     client: Client,
     vhost: String,
     clock: Clock,
+    rates: Rates,
 }
 
 impl Management {
@@ -43,6 +46,7 @@ impl Management {
             client: Client::new(address, limit)?,
             vhost: vhost.to_owned(),
             clock: Clock::System,
+            rates: Rates::default(),
         })
     }
 
@@ -98,8 +102,12 @@ impl Management {
             }
             other => other?,
         };
-        decode::queue_page(&answer, page, size, self.clock.now())
-            .ok_or_else(|| self.odd("queues came in an unknown form"))
+        let mut page = decode::queue_page(&answer, page, size, self.clock.now())
+            .ok_or_else(|| self.odd("queues came in an unknown form"))?;
+        for facts in &mut page.queues {
+            self.rates.steady(facts);
+        }
+        Ok(page)
     }
 
     /// One queue; `None` when it does not exist.
@@ -110,9 +118,12 @@ impl Management {
             .get(&["queues", &self.vhost, name], &query)
             .await
         {
-            Ok(answer) => decode::queue(&answer, self.clock.now())
-                .map(Some)
-                .ok_or_else(|| self.odd("a queue came in an unknown form")),
+            Ok(answer) => {
+                let mut facts = decode::queue(&answer, self.clock.now())
+                    .ok_or_else(|| self.odd("a queue came in an unknown form"))?;
+                self.rates.steady(&mut facts);
+                Ok(Some(facts))
+            }
             Err(BrokerError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,0 +1,166 @@
+//! Each fault injected for real: one run of `redrive doctor` (two refreshes) names exactly that one first,
+//! and one run is quiet when it is over. What a crash window leaves by design without a trace is played
+//! as well: nothing is said, and nothing is lost. `table.rs` says which.
+
+mod consumer;
+mod delivery;
+mod outbox;
+mod people;
+mod sight;
+mod stage;
+mod table;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use redrive::diagnose::Window;
+use serde_json::Value;
+
+use super::node::{Node, Wanted};
+use super::redrive::Answer;
+use super::shop::Event;
+use stage::{Stage, is_quiet};
+use table::{Place, ROWS, Row, Told};
+
+/// Looks of one run: a verdict needs two, and the first is what rates are taken against.
+const LOOKS: u64 = 3;
+/// Stages the rows are shared out to.
+const STAGES: usize = 4;
+
+/// No rule and no window without a fault that shows it.
+#[tokio::test]
+async fn every_rule_and_every_window_is_in_the_table() {
+    let home = tempfile::tempdir().expect("a folder");
+    let console = super::redrive::Console::new(home.path().join("none.toml"), home.path());
+    let listed = console.run(&["doctor", "--list"]).await;
+    let rules = listed["items"].as_array().expect("rules").iter();
+    let rules: BTreeSet<&str> = rules.filter_map(|rule| rule["id"].as_str()).collect();
+    let told = ROWS.iter().filter_map(|row| match row.told {
+        Told::First { id, .. } => Some(id),
+        Told::Nothing(_) => None,
+    });
+    assert_eq!(told.collect::<BTreeSet<_>>(), rules);
+
+    for window in Window::ALL {
+        let mut rows = ROWS.iter();
+        let is_there = rows.any(|row| row.strikes == Some(window));
+        assert!(is_there, "no fault strikes {}", window.words());
+    }
+    let faults: BTreeSet<&str> = ROWS.iter().map(|row| row.fault).collect();
+    assert_eq!(faults.len(), ROWS.len(), "each fault has its own words");
+}
+
+#[rstest::rstest]
+#[case(0)]
+#[case(1)]
+#[case(2)]
+#[case(3)]
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fault_is_named_first_and_quiet_when_it_is_over(#[case] part: usize) {
+    let mut stage = Stage::open(&format!("doctor{part}")).await;
+    let shared = ROWS.iter().filter(|row| row.place == Place::Shared);
+    for row in shared.skip(part).step_by(STAGES) {
+        play(&mut stage, row).await;
+    }
+    stage.close().await;
+}
+
+/// What needs servers that may be starved and killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fault_of_a_server_is_named_first_and_quiet_when_it_is_over() {
+    let wanted = Wanted {
+        nodes: 3,
+        database: true,
+        ..Wanted::NODE
+    };
+    let mut stage = Stage::open_on_own("doctor_own", Node::start_with(wanted).await).await;
+    for row in ROWS.iter().filter(|row| row.place == Place::Own) {
+        play(&mut stage, row).await;
+    }
+    stage.close().await;
+}
+
+async fn play(stage: &mut Stage, row: &Row) {
+    let began = Instant::now();
+    (row.inject)(stage).await;
+    let injected = began.elapsed();
+    let answer = stage.doctor().await;
+    judge(row, &answer);
+    let named = began.elapsed();
+    (row.recover)(stage).await;
+    let recovered = began.elapsed();
+    let answer = stage.doctor().await;
+    assert!(is_quiet(&answer), "quiet after {}: {answer:#?}", row.fault);
+    stage.nothing_is_lost_and_nothing_doubled().await;
+    stage.look_plainly();
+    println!(
+        "{:7.2} s injected {:.2} named {:.2} recovered {:.2}  {}",
+        began.elapsed().as_secs_f64(),
+        injected.as_secs_f64(),
+        named.as_secs_f64(),
+        recovered.as_secs_f64(),
+        row.fault
+    );
+}
+
+fn judge(row: &Row, answer: &Answer) {
+    let fault = row.fault;
+    assert_eq!(answer.json["looks"], LOOKS, "{fault}: {answer:#?}");
+    let (id, subject, window, beside, code) = match row.told {
+        Told::Nothing(why) => {
+            assert!(is_quiet(answer), "{fault}: {why}: {answer:#?}");
+            return;
+        }
+        Told::First {
+            id,
+            subject,
+            window,
+            beside,
+            code,
+        } => (id, subject, window, beside, code),
+    };
+    let items = answer.json["items"].as_array().expect("items");
+    let first = items.first().unwrap_or(&Value::Null);
+    let window = serde_json::to_value(window).expect("a word");
+    assert_eq!(
+        (
+            &first["id"],
+            &first["subject"],
+            &first["window"],
+            answer.code
+        ),
+        (&Value::from(id), &Value::from(subject), &window, code),
+        "{fault}: {answer:#?}"
+    );
+    for other in items.iter().skip(1) {
+        let other = other["id"].as_str().unwrap_or_default();
+        assert!(
+            beside.contains(&other),
+            "{fault}: {other} beside it: {answer:#?}"
+        );
+    }
+}
+
+/// Events flow all the time: nothing is ever said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_pipeline_under_load_is_quiet_for_a_minute() {
+    let mut stage = Stage::open("doctor_healthy").await;
+    let console = stage.console_with("doctor", |text| text);
+    stage.start(&console, &["dispatcher", "reaper", "collector"]);
+    let began = Instant::now();
+    let mut sent = 0;
+    while began.elapsed() < Duration::from_mins(1) {
+        for _ in 0..100 {
+            stage
+                .emit(&Event::order(sent, true), "order.created", 0)
+                .await;
+            sent += 1;
+        }
+        let answer = stage.doctor().await;
+        assert!(is_quiet(&answer), "after {sent} events: {answer:#?}");
+    }
+    stage.kill_worker().await;
+    stage.pipeline_goes_on().await;
+    stage.nothing_is_lost_and_nothing_doubled().await;
+    stage.close().await;
+}
