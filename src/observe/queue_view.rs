@@ -263,10 +263,12 @@ fn dead_letter_warning(facts: &QueueFacts, around: &Surroundings) -> Option<Stri
     }
 }
 
-/// More than half of what is delivered has been delivered before: a requeue loop.
+/// More than half of what is delivered has been delivered before, and is not done with then either: a
+/// requeue loop.
 fn redelivery_warning(facts: &QueueFacts) -> Option<String> {
     let (again, out) = (facts.rate_redelivered?, facts.rate_out?);
-    (again >= 1.0 && again * 2.0 > out)
+    let is_done_with = facts.rate_ack.is_some_and(|acked| acked >= again);
+    (again >= 1.0 && again * 2.0 > out && !is_done_with)
         .then(|| format!("{again:.0}/s of {out:.0}/s are redeliveries: a requeue loop"))
 }
 

@@ -31,7 +31,9 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             }
             continue;
         };
-        if again < LOOP_PER_S || again * 2.0 <= out {
+        // What a restart gave back is delivered again and acknowledged: that is no loop.
+        let is_done_with = facts.rate_ack.is_some_and(|acked| acked >= again);
+        if again < LOOP_PER_S || again * 2.0 <= out || is_done_with {
             continue;
         }
         look.found(
@@ -47,6 +49,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             )
             .number("redelivered_per_s", again)
             .number("delivered_per_s", out)
+            .number("acknowledged_per_s", facts.rate_ack)
             .number("ready", facts.ready)
             .number("unacked", facts.unacked),
         );

@@ -295,6 +295,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         |s| {
             let facts = &mut s.queue(0).facts;
             (facts.rate_redelivered, facts.rate_out) = (Some(90.0), Some(95.0));
+            facts.rate_ack = Some(5.0);
         },
     ),
     (
@@ -514,6 +515,14 @@ fn m_09_a_state_nobody_knows_is_not_known_good(#[case] state: &str, #[case] seve
     let first = said.first().expect("said");
     assert_eq!((first.id, first.severity), ("queue_not_whole", severity));
     assert!(first.sentence.contains(state), "{}", first.sentence);
+}
+
+#[test]
+fn what_a_restart_gave_back_is_no_requeue_loop() {
+    let mut scene = Scene::healthy();
+    let facts = &mut scene.queue(0).facts;
+    (facts.rate_redelivered, facts.rate_out, facts.rate_ack) = (Some(9.0), Some(9.0), Some(9.0));
+    assert!(said(&scene).is_empty());
 }
 
 #[test]

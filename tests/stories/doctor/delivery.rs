@@ -81,6 +81,11 @@ pub async fn the_consumer_gives_back(stage: &mut Stage) {
 pub async fn the_consumer_is_restarted(stage: &mut Stage) {
     stage.change_consumer(Some(Manner::Works)).await;
     stage.all_is_consumed().await;
+}
+
+/// The same after a loop: its last turns stand in the statistics for a moment.
+pub async fn the_loop_ends(stage: &mut Stage) {
+    the_consumer_is_restarted(stage).await;
     stage.is_still("redeliver").await;
 }
 

@@ -4,6 +4,7 @@
 
 mod consumer;
 mod delivery;
+mod newer;
 mod outbox;
 mod people;
 mod sight;
@@ -18,7 +19,8 @@ use serde_json::Value;
 
 use super::node::{Node, Wanted};
 use super::redrive::Answer;
-use super::shop::Event;
+use super::shop::{Event, QUEUE};
+use consumer::Manner;
 use stage::{Stage, is_quiet};
 use table::{Place, ROWS, Row, Told};
 
@@ -106,7 +108,7 @@ async fn play(stage: &mut Stage, row: &Row) {
 fn judge(row: &Row, answer: &Answer) {
     let fault = row.fault;
     assert_eq!(answer.json["looks"], LOOKS, "{fault}: {answer:#?}");
-    let (id, subject, window, beside, code) = match row.told {
+    let (id, subject, window, (beside, follow), code) = match row.told {
         Told::Nothing(why) => {
             assert!(is_quiet(answer), "{fault}: {why}: {answer:#?}");
             return;
@@ -116,8 +118,9 @@ fn judge(row: &Row, answer: &Answer) {
             subject,
             window,
             beside,
+            follow,
             code,
-        } => (id, subject, window, beside, code),
+        } => (id, subject, window, (beside, follow), code),
     };
     let items = answer.json["items"].as_array().expect("items");
     let first = items.first().unwrap_or(&Value::Null);
@@ -139,14 +142,51 @@ fn judge(row: &Row, answer: &Answer) {
             "{fault}: {other} beside it: {answer:#?}"
         );
     }
+    let explained = first["explains"].to_string();
+    for consequence in follow {
+        assert!(explained.contains(consequence), "{fault}: {answer:#?}");
+    }
 }
 
-/// Events flow all the time: nothing is ever said.
+/// A database that is away hides nothing of what is wrong elsewhere: exit code 3, not 5.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_away_is_named_and_the_rest_is_judged() {
+    let mut stage = Stage::open("doctor_away").await;
+    sight::the_database_is_away(&mut stage).await;
+    outbox::nobody_claims(&mut stage).await;
+    let answer = stage.doctor().await;
+    assert_eq!(answer.code, 3, "{answer:#?}");
+    assert_eq!(answer.json["complete"], false);
+    let items = answer.json["items"].as_array().expect("items");
+    let said: Vec<_> = items
+        .iter()
+        .map(|item| (&item["id"], &item["subject"]))
+        .collect();
+    let expected = [
+        (
+            &Value::from("server_unreachable"),
+            &Value::from("db inventory"),
+        ),
+        (
+            &Value::from("dispatcher_not_claiming"),
+            &Value::from("orders"),
+        ),
+    ];
+    assert_eq!(said, expected, "{answer:#?}");
+    stage.close().await;
+}
+
+/// Events flow all the time, and limits are short: nothing is ever said.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_pipeline_under_load_is_quiet_for_a_minute() {
     let mut stage = Stage::open("doctor_healthy").await;
     let console = stage.console_with("doctor", |text| text);
     stage.start(&console, &["dispatcher", "reaper", "collector"]);
+    stage.look_through("strict", |text| {
+        let strict = text.replace("due = \"20s\"", "due = \"2s\"");
+        assert_ne!(strict, text);
+        strict
+    });
     let began = Instant::now();
     let mut sent = 0;
     while began.elapsed() < Duration::from_mins(1) {
@@ -162,5 +202,56 @@ async fn a_healthy_pipeline_under_load_is_quiet_for_a_minute() {
     stage.kill_worker().await;
     stage.pipeline_goes_on().await;
     stage.nothing_is_lost_and_nothing_doubled().await;
+    stage.close().await;
+}
+
+/// Events of an order of three days ago, and of one that waited half an hour for its dispatcher, went out just now, and the
+/// consumer has not come to them. Neither doctor nor scan calls that a loss before the grace time of the *last*
+/// change is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn c_01_what_was_sent_just_now_is_in_flight_however_old_its_row_is() {
+    let mut stage = Stage::open("doctor_c01").await;
+    stage.change_consumer(Some(Manner::Hangs)).await;
+    let scan = ["scan", "run", "sent-not-consumed"];
+    for (order, age_s) in [(1, 3 * 86_400), (2, 1_800)] {
+        stage
+            .emit(&Event::order(order, true), "order.created", age_s)
+            .await;
+    }
+    stage.dispatch().await;
+    let sent = |ago: &str| {
+        format!("UPDATE outbox_events SET sent_at = NOW(6) - INTERVAL {ago} WHERE status = 'sent'")
+    };
+    // Longer ago than the doctor lets an event be, so that only the sent mark can be what it counts from.
+    let patient = |text: String| {
+        text.replace("consumed = \"5s\"", "consumed = \"2m\"")
+            .replace("lag = \"5s\"", "lag = \"1h\"")
+    };
+    stage.look_through("patient", patient);
+    stage.orders(&sent("5 SECOND")).await;
+    let answer = stage.doctor().await;
+    assert!(is_quiet(&answer), "in flight: {answer:#?}");
+    let scanned = stage.console.run(&scan).await;
+    let progress = &scanned["items"][0]["progress"];
+    assert_eq!(
+        (&progress["found"], &progress["in_flight"]),
+        (&Value::from(0), &Value::from(2)),
+        "{scanned:#}"
+    );
+
+    // The grace time of the last change is over, and the events are nowhere. The doctor follows up what was written
+    // within the hour; the rest is for scans.
+    stage.shop.delete_queue(QUEUE).await;
+    stage.declare_work_queue(true).await;
+    stage.change_consumer(Some(Manner::Works)).await;
+    stage.orders(&sent("3 MINUTE")).await;
+    let answer = stage.doctor().await;
+    assert_eq!(
+        answer.json["items"][0]["id"], "sent_not_consumed",
+        "{answer:#?}"
+    );
+    let found = stage.console.try_run(&scan).await;
+    assert_eq!(found.json["items"][0]["progress"]["found"], 2, "{found:#?}");
+    assert_eq!(found.code, 3, "{found:#?}");
     stage.close().await;
 }

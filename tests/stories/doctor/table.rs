@@ -39,6 +39,8 @@ pub enum Told {
         window: Option<Window>,
         /// Rules that may stand beside it: what the same fault breaks as well.
         beside: &'static [&'static str],
+        /// Verdicts it has to name as its consequences.
+        follow: &'static [&'static str],
         /// Exit code.
         code: i32,
     },
@@ -74,6 +76,7 @@ const fn wrong(
         subject,
         window,
         beside,
+        follow: &[],
         code: 3,
     }
 }
@@ -85,6 +88,7 @@ const fn unseen(id: &'static str, subject: &'static str, beside: &'static [&'sta
         subject,
         window: None,
         beside,
+        follow: &[],
         code: 5,
     }
 }
@@ -236,7 +240,7 @@ pub const ROWS: &[Row] = &[
         place: Place::Shared,
         told: wrong("requeue_loop", QUEUE, Some(KeepsFailing), &[]),
         inject: |stage| delivery::the_consumer_gives_back(stage).boxed_local(),
-        recover: |stage| delivery::the_consumer_is_restarted(stage).boxed_local(),
+        recover: |stage| delivery::the_loop_ends(stage).boxed_local(),
     },
     // The broker did keep what it confirmed: only its sent mark is written here, as a broker leaves it that lost its
     // disk.
@@ -435,7 +439,14 @@ pub const ROWS: &[Row] = &[
         fault: "the broker has no memory left",
         strikes: Some(BeforeClaim),
         place: Place::Own,
-        told: wrong("broker_blocked", "broker", Some(BeforeClaim), &[]),
+        told: Told::First {
+            id: "broker_blocked",
+            subject: "broker",
+            window: Some(BeforeClaim),
+            beside: &[],
+            follow: &["dispatcher_not_claiming orders"],
+            code: 3,
+        },
         inject: |stage| sight::memory_is_short(stage).boxed_local(),
         recover: |stage| sight::memory_is_enough(stage).boxed_local(),
     },
