@@ -14,6 +14,6 @@ mod watch;
 mod tests;
 
 pub use examine::{Examination, examine};
-pub use sight::{Before, Look, Sight};
+pub use sight::{Backlog, Before, Look, Sight};
 pub use verdict::{About, Blind, Evidence, Found, Severity, Verdict, Window};
 pub use watch::{Pace, Patience, Watch};

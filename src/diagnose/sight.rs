@@ -14,26 +14,42 @@ use super::verdict::{About, Blind, Found};
 pub struct Before {
     /// When.
     pub at: Timestamp,
-    /// Ready in each consumer's queue.
-    pub ready: Vec<(String, u64)>,
+    /// Backlog of each consumer's queue.
+    pub backlogs: Vec<Backlog>,
     /// Since when the oldest due event of each outbox is due, on the database's clock.
     pub due_since: Vec<(String, Timestamp)>,
 }
 
+/// What waited in a queue, and since when it has not become less.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backlog {
+    /// Which.
+    pub queue: String,
+    /// Messages ready then.
+    pub ready: u64,
+    /// First look since which it has never been less.
+    pub since: Timestamp,
+}
+
 impl Before {
     /// What a later look wants to compare with.
-    pub fn of(at: Timestamp, flow: &FlowSnapshot) -> Self {
-        let ready = flow
-            .consumers
-            .iter()
-            .filter_map(|consumer| Some((consumer.queue.clone(), consumer.ready?)));
+    pub fn of(at: Timestamp, flow: &FlowSnapshot, earlier: Option<&Self>) -> Self {
+        let backlogs = flow.consumers.iter().filter_map(|consumer| {
+            let ready = consumer.ready?;
+            let stood = earlier.and_then(|earlier| earlier.stood_since(&consumer.queue, ready));
+            Some(Backlog {
+                queue: consumer.queue.clone(),
+                ready,
+                since: stood.unwrap_or(at),
+            })
+        });
         let outboxes = flow.outboxes.iter().filter_map(|part| {
             let since = due_since(part.value.as_ref()?)?;
             Some((part.service.clone(), since))
         });
         Self {
             at,
-            ready: ready.collect(),
+            backlogs: backlogs.collect(),
             due_since: outboxes.collect(),
         }
     }
@@ -45,10 +61,11 @@ impl Before {
         Some(*since)
     }
 
-    /// Messages that were ready in a queue then.
-    pub fn ready(&self, queue: &str) -> Option<u64> {
-        let mut queues = self.ready.iter();
-        queues.find(|(of, _)| of == queue).map(|(_, ready)| *ready)
+    /// Since when a queue that now holds `ready` has not become less deep; `None` when it has since.
+    pub fn stood_since(&self, queue: &str, ready: u64) -> Option<Timestamp> {
+        let mut backlogs = self.backlogs.iter();
+        let backlog = backlogs.find(|backlog| backlog.queue == queue)?;
+        (backlog.ready > 0 && ready >= backlog.ready).then_some(backlog.since)
     }
 }
 

@@ -96,7 +96,7 @@ impl Watch {
         if pace == Pace::Counts
             && let Some(flow) = sight.flow
         {
-            self.before = Some(Before::of(sight.at, flow));
+            self.before = Some(Before::of(sight.at, flow, before.as_ref()));
         }
     }
 

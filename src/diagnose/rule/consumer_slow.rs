@@ -55,8 +55,12 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             })
             .filter(|_| ready > 0);
         let is_behind = lag.is_some_and(|lag| lag > limit);
-        let is_hanging = is_still && ready > 0 && consumer.consumers.is_some_and(|n| n > 0);
-        if !(is_behind || is_hanging && has_stood(sight, queue, ready)) {
+        // A consumer may be at one event for a while: it hangs when nothing has moved for as long as it may be behind.
+        let stood = stood_s(sight, queue, ready);
+        let is_hanging = is_still
+            && consumer.consumers.is_some_and(|n| n > 0)
+            && stood.is_some_and(|stood| stood > limit);
+        if !(is_behind || is_hanging) {
             continue;
         }
         let drain = match (coming, going) {
@@ -88,15 +92,26 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             .number("in_per_s", coming)
             .number("out_per_s", going)
             .number("lag_s", lag)
+            .number("stood_s", stood)
             .number("drain_s", drain),
         );
     }
 }
 
-/// A queue nobody takes from: as deep as in the look before, or deeper.
-fn has_stood(sight: &Sight<'_>, queue: &str, ready: u64) -> bool {
-    let before = sight.before.and_then(|before| before.ready(queue));
-    before.is_some_and(|before| before > 0 && ready >= before)
+/// Seconds for which a backlog has not become less: as far as this watch has seen it, or since its oldest event
+/// was sent that the consumer has never seen.
+fn stood_s(sight: &Sight<'_>, queue: &str, ready: u64) -> Option<f64> {
+    let since = sight
+        .before
+        .and_then(|before| before.stood_since(queue, ready))
+        .map(|since| sight.at.seconds_since(since));
+    let unseen = sight.causes.into_iter().flat_map(|causes| &causes.unseen);
+    let missing = unseen
+        .filter_map(|part| part.value.as_ref())
+        .flat_map(|unseen| &unseen.missing)
+        .filter(|missing| missing.queue == queue && ready > 0)
+        .map(|missing| missing.age_s);
+    since.into_iter().chain(missing).reduce(f64::max)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time to drain is an estimate")]

@@ -504,6 +504,50 @@ fn a_rule_says_which_part_it_could_not_see(#[case] hide: Fault, #[case] blind: &
     }
 }
 
+/// A consumer at work on one event looks as one that hangs, for a while.
+#[test]
+fn a_consumer_hangs_when_nothing_has_moved_for_as_long_as_it_may_be_behind() {
+    let mut watch = crate::diagnose::Watch::default();
+    let mut look = |second: u64, ready: u64| {
+        let mut scene = Scene::healthy();
+        (scene.consumer().ready, scene.consumer().inbox_per_s) = (Some(ready), Some(0.0));
+        scene.queue(0).facts.rate_ack = Some(0.0);
+        scene.later(second);
+        let patience = crate::diagnose::Patience::from(&scene.context.verdicts);
+        watch.look_at_all(&scene.sight(), patience);
+        watch.verdicts().iter().map(|v| v.id).collect::<Vec<_>>()
+    };
+    for second in 0..=60 {
+        assert_eq!(look(second, 5), [""; 0], "second {second}");
+    }
+    // One was taken: the time begins again.
+    for second in 61..=121 {
+        assert_eq!(look(second, 4), [""; 0], "second {second}");
+    }
+    assert_eq!(look(122, 4), [""; 0], "one look is none");
+    assert_eq!(look(123, 9), ["consumer_slow"]);
+}
+
+/// What was sent long ago and is not seen tells the same to somebody who has only just come.
+#[test]
+fn a_consumer_hangs_when_what_waits_was_sent_long_ago() {
+    let mut scene = Scene::healthy();
+    (scene.consumer().ready, scene.consumer().inbox_per_s) = (Some(5), Some(0.0));
+    scene.queue(0).facts.rate_ack = Some(0.0);
+    assert!(said(&scene).is_empty());
+    value(&mut scene.causes().unseen).missing = vec![missing()];
+    let said = said(&scene);
+    assert_eq!(
+        said.first().map(|verdict| verdict.id),
+        Some("consumer_slow")
+    );
+    let explains = said.first().map(|verdict| verdict.explains.clone());
+    assert_eq!(
+        explains,
+        Some(vec!["sent_not_consumed orders inventory".to_owned()])
+    );
+}
+
 /// What nobody knows to be good is not healthy, whatever a newer broker calls it.
 #[rstest]
 #[case("minority", Severity::Critical)]

@@ -91,6 +91,7 @@ fn blindfold(scene: &mut Scene) {
         (consumer.ready, consumer.consumers) = (None, None);
     }
     flow.operations_unknown = None;
+    flow.findings_open = None;
     let causes = scene.causes();
     causes.leases = vec![unread("orders", false)];
     causes.troubles = vec![unread("orders", false)];
