@@ -1,11 +1,11 @@
-//! `redrive status`: the Overview without a screen. Exit code 3 when something needs a person.
+//! `redrive status`: the Overview without a screen, in one look. Exit code 3 when that finds something wrong;
+//! `redrive doctor` looks longer and says more.
 
 use serde::Serialize;
 
-use crate::assembly::Flow;
 use crate::base::human;
 use crate::base::text::safe;
-use crate::model::count::Count;
+use crate::diagnose::glance;
 use crate::model::waiting::WaitingSummary;
 use crate::observe::snapshot::{FlowSnapshot, HealthSnapshot, ServerHealth, Unread};
 
@@ -19,7 +19,7 @@ use super::table::{Cell, Column, Table, flexible, left, right};
 /// The one item of the answer.
 #[derive(Serialize)]
 struct Status<'a> {
-    /// Names of what needs a person, in sentences.
+    /// What one look finds wrong, in the sentences of the verdicts.
     problems: &'a [String],
     health: &'a HealthSnapshot,
     flow: &'a FlowSnapshot,
@@ -34,9 +34,19 @@ const SERVERS: &[Column] = &[
 
 pub(super) async fn run(session: &Session) -> Outcome {
     let observer = &session.services.observer;
-    let (health, flow) = tokio::join!(observer.health(), observer.flow());
+    // Each on the heap: together they are more than a stack should hold.
+    let (health, flow, causes) = tokio::join!(
+        Box::pin(observer.health()),
+        Box::pin(observer.flow()),
+        Box::pin(observer.causes())
+    );
     let mut answer = session.answer("status");
-    answer.unread.extend(flow.unread.iter().cloned());
+    answer.looks = Some(1);
+    for unread in flow.unread.iter().cloned().chain(causes.unread()) {
+        if !answer.unread.iter().any(|known| known.what == unread.what) {
+            answer.unread.push(unread);
+        }
+    }
     for part in &flow.outboxes {
         answer.part(part);
     }
@@ -53,8 +63,11 @@ pub(super) async fn run(session: &Session) -> Outcome {
             });
         }
     }
-    let skew_max = session.context().thresholds.clock_skew;
-    let problems = problems(&health, &flow, skew_max);
+    let verdicts = glance(observer, &health, &flow, &causes);
+    let problems: Vec<String> = verdicts
+        .into_iter()
+        .map(|verdict| verdict.sentence)
+        .collect();
     if !problems.is_empty() {
         answer.exit = Exit::Findings;
     }
@@ -97,75 +110,6 @@ fn latency(us: u64) -> String {
     }
 }
 
-/// What needs a person. Only what is known: an unread part is told as unread, not as healthy.
-fn problems(
-    health: &HealthSnapshot,
-    flow: &FlowSnapshot,
-    skew_max: std::time::Duration,
-) -> Vec<String> {
-    let some = |count: Option<Count>| count.filter(|count| count.floor() > 0);
-    let mut out = Vec::new();
-    if let Flow::Blocked(reason) = &health.flow {
-        out.push(format!("the broker takes no messages: {}", safe(reason)));
-    }
-    if let Some(skew) = health.skew_us
-        && u128::from(skew.unsigned_abs()) > skew_max.as_micros()
-    {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "shown in seconds with one decimal"
-        )]
-        let skew_s = skew as f64 / 1e6;
-        out.push(format!("a database clock is {skew_s:+.1}s away from ours"));
-    }
-    for part in &flow.outboxes {
-        let Some(counts) = &part.value else { continue };
-        let service = safe(&part.service);
-        if let Some(expired) = some(counts.expired_leases) {
-            out.push(format!(
-                "{service}: {} under an expired lease",
-                counted(expired, "row")
-            ));
-        }
-        if let Some(failed) = some(Some(counts.failed)) {
-            out.push(format!(
-                "{service}: {} gave up",
-                counted(failed, "outbox row")
-            ));
-        }
-    }
-    for hop in &flow.consumers {
-        if hop.consumers == Some(0) {
-            let ready = hop.ready.map_or_else(|| "?".to_owned(), human::grouped);
-            out.push(format!(
-                "{} has no consumer, {ready} ready",
-                safe(&hop.queue)
-            ));
-        }
-    }
-    if let Some(dead) = some(flow.dead_open) {
-        out.push(format!("{} open", counted(dead, "dead letter")));
-    }
-    if let Some(sagas) = flow.sagas_attention.filter(|n| *n > 0) {
-        let sagas = counted(Count::Exact(sagas), "saga");
-        out.push(format!("{sagas} overdue, or failed to compensate"));
-    }
-    if let Some(unknown) = flow.operations_unknown.filter(|n| n.floor() > 0) {
-        let operations = counted(unknown, "operation");
-        out.push(format!("{operations} with an unknown outcome"));
-    }
-    if let Some(findings) = some(flow.findings_open) {
-        out.push(format!("{} of scans open", counted(findings, "finding")));
-    }
-    out
-}
-
-/// `1 row`, `≥ 10 000 rows`.
-fn counted(count: Count, noun: &str) -> String {
-    let plural = if count == Count::Exact(1) { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}
-
 fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: &[String]) {
     let context = session.context();
     answer.head.push(format!(
@@ -175,7 +119,7 @@ fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: 
         if session.read_only { "  read-only" } else { "" }
     ));
     for problem in problems {
-        answer.head.push(format!("! {problem}"));
+        answer.head.push(format!("! {}", safe(problem)));
     }
     for part in &flow.outboxes {
         if let Some(counts) = &part.value {
@@ -205,43 +149,4 @@ fn lines(answer: &mut Answer, session: &Session, flow: &FlowSnapshot, problems: 
         .dead_open
         .map_or_else(|| "?".to_owned(), |n| n.to_string());
     answer.head.push(format!("dead letters: {dead} open"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server(name: &str) -> ServerHealth {
-        ServerHealth {
-            name: name.into(),
-            is_up: Some(true),
-            latency_us: Some(1_200),
-            detail: String::new(),
-        }
-    }
-
-    #[test]
-    fn only_what_is_known_is_a_problem() {
-        let health = HealthSnapshot {
-            databases: vec![server("db orders")],
-            skew_us: Some(-3_000_000),
-            broker: server("amqp"),
-            management: server("mgmt"),
-            flow: Flow::Unknown,
-        };
-        let flow = FlowSnapshot::default();
-        let skew = std::time::Duration::from_secs(2);
-        assert_eq!(
-            problems(&health, &flow, skew),
-            ["a database clock is -3.0s away from ours"]
-        );
-        let flow = FlowSnapshot {
-            dead_open: Some(Count::AtLeast(10_000)),
-            ..flow
-        };
-        assert_eq!(
-            problems(&health, &flow, std::time::Duration::from_mins(1)),
-            ["≥ 10 000 dead letters open"]
-        );
-    }
 }

@@ -1,7 +1,8 @@
-//! Looking as often as a verdict needs, once: for the command line and for a scrape.
+//! Looking as often as a verdict needs, once: for the command line and for a scrape. And one glance, for who
+//! wants the numbers and is told what catches the eye.
 
 use crate::observe::Observer;
-use crate::observe::snapshot::{HealthSnapshot, Unread};
+use crate::observe::snapshot::{CauseSnapshot, FlowSnapshot, HealthSnapshot, Unread};
 
 use super::sight::Sight;
 use super::verdict::{Severity, Verdict};
@@ -23,6 +24,34 @@ impl Examination {
     pub fn is_anything_wrong(&self) -> bool {
         self.verdicts.iter().any(|verdict| !is_blindness(verdict))
     }
+}
+
+/// What one look finds wrong, the worst first. What needs a second look, or could not be looked at, is not in it.
+pub fn glance(
+    observer: &Observer,
+    health: &HealthSnapshot,
+    flow: &FlowSnapshot,
+    causes: &CauseSnapshot,
+) -> Vec<Verdict> {
+    let mut watch = Watch::default();
+    let at_once = Patience {
+        looks: 1,
+        quiet_looks: 1,
+    };
+    watch.look_at_all(
+        &Sight {
+            context: &observer.ports().context,
+            at: observer.ports().clock.now(),
+            health: Some(health),
+            flow: Some(flow),
+            causes: Some(causes),
+            before: None,
+        },
+        at_once,
+    );
+    let mut verdicts = watch.verdicts();
+    verdicts.retain(|verdict| !is_blindness(verdict));
+    verdicts
 }
 
 /// A server that is away, and what cannot be seen: nobody knows how the pipeline stands there.

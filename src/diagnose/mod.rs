@@ -13,7 +13,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use examine::{Examination, examine};
+pub use examine::{Examination, examine, glance};
 pub use sight::{Backlog, Before, Look, Sight};
 pub use verdict::{About, Blind, Evidence, Found, Severity, Verdict, Window};
 pub use watch::{Pace, Patience, Watch};

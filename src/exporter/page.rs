@@ -207,6 +207,22 @@ impl Page {
             // Writing to a string cannot fail; a page without its end is refused by who reads it.
             out.clear();
         }
-        out
+        in_order(&out)
     }
+}
+
+/// The values of each metric in the order of their labels. A family is a map without order: two pages
+/// of one look would differ, and a person who compares them would see nothing.
+fn in_order(page: &str) -> String {
+    let mut lines: Vec<&str> = page.lines().collect();
+    let is_help = |line: &&str| line.starts_with('#');
+    for values in lines.split_mut(is_help) {
+        values.sort_unstable();
+    }
+    let mut out = String::with_capacity(page.len());
+    for line in lines {
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
 }

@@ -99,7 +99,7 @@ fn saga() -> Saga {
         business_key: "8812".to_owned(),
         state: SagaState::CompensationFailed,
         version: 1,
-        deadline_at: Some(NOW.minus(Duration::from_secs(60))),
+        deadline_at: Some(NOW.minus(Duration::from_mins(1))),
         expires_at: None,
         due_at: None,
         failures: 0,

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     const AT: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
-    const GRACE: Duration = Duration::from_secs(120);
+    const GRACE: Duration = Duration::from_mins(2);
 
     fn backlog() -> Backlog {
         Backlog {

@@ -845,7 +845,7 @@ fn found(n: u64) -> Finding {
         state: FindingState::Open,
         first_seen_at: ago(3_600 + n),
         last_seen_at: ago(300),
-        owner: (n % 3 == 0).then(|| "mia".into()),
+        owner: n.is_multiple_of(3).then(|| "mia".into()),
         note: (n == 3).then(|| "asked the warehouse".into()),
         difference: Difference {
             class: "sent_not_consumed".into(),

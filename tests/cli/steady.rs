@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Texts whose content is made anew in every run.
-const VOLATILE: [&str; 9] = [
+const VOLATILE: [&str; 10] = [
+    "problems",
     "sentence",
     "hash",
     "previous_hash",

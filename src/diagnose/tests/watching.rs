@@ -90,8 +90,7 @@ fn blindfold(scene: &mut Scene) {
     for consumer in &mut flow.consumers {
         (consumer.ready, consumer.consumers) = (None, None);
     }
-    flow.operations_unknown = None;
-    flow.findings_open = None;
+    (flow.operations_unknown, flow.findings_open) = (None, None);
     let causes = scene.causes();
     causes.leases = vec![unread("orders", false)];
     causes.troubles = vec![unread("orders", false)];

@@ -5,6 +5,7 @@ use super::browser::{Facts, short_id};
 use super::listing::{ListPane, Listing};
 use super::{Ask, PaneId, PaneSpec};
 use crate::base::human::{self, grouped};
+use crate::model::count::Count;
 use crate::model::filter::FilterKind;
 use crate::model::scan::{Finding, Scan, ScanState};
 use crate::tui::keymap::{Action, Scope};
@@ -41,39 +42,48 @@ fn standing(row: &RuleRow) -> (&'static str, Role) {
         Some(scan) if scan.state != ScanState::Finished || !scan.not_compared.is_empty() => {
             ("?", Role::Unknown)
         }
-        Some(_) if row.open > 0 => ("✖", Role::Bad),
+        Some(_) if row.has_found() => ("✖", Role::Bad),
+        Some(_) if row.open.is_none() && row.running.is_none() => ("?", Role::Unknown),
         Some(_) => ("✓", Role::Good),
     }
 }
 
-/// `▶ part 2 of 4, 12 500 looked at`, `✓ 1 200 looked at`, `? never run`.
+/// `part 2 of 4, 12 500`, `1 200 looked at`, `1 part not compared`, `never run`.
 fn told(row: &RuleRow) -> String {
     let Some(scan) = row.shown() else {
         return "never run".to_owned();
     };
     let progress = &scan.progress;
-    let looked_at = format!("{} looked at", grouped(progress.examined));
+    let looked_at = grouped(progress.examined);
     match scan.state {
         ScanState::Running => format!(
             "part {} of {}, {looked_at}",
             (progress.parts_done + 1).min(progress.parts.max(1)),
             progress.parts.max(1)
         ),
-        ScanState::Finished if !scan.not_compared.is_empty() => {
-            format!("{looked_at}, {} not compared", scan.not_compared.len())
+        ScanState::Finished => match scan.not_compared.len() {
+            0 => format!("{looked_at} looked at"),
+            1 => "1 part not compared".to_owned(),
+            parts => format!("{parts} parts not compared"),
+        },
+        ScanState::Stopped | ScanState::Failed => {
+            format!("{} after {looked_at}", scan.state.word())
         }
-        ScanState::Finished => looked_at,
-        ScanState::Stopped | ScanState::Failed => format!("{}, {looked_at}", scan.state.word()),
+    }
+}
+
+fn open(row: &RuleRow) -> Span {
+    match row.open {
+        Some(Count::AtLeast(n)) => Span::new(format!("≥{n} open"), Role::Bad),
+        Some(count) if count.is_zero() => Span::new("", Role::Dim),
+        Some(count) => Span::new(format!("{count} open"), Role::Bad),
+        None if row.shown().is_none() => Span::new("", Role::Dim),
+        None => Span::new("? open", Role::Unknown),
     }
 }
 
 fn rule_cells(row: &RuleRow, world: &World) -> Vec<Span> {
     let (glyph, role) = standing(row);
-    let open = if row.open > 0 {
-        format!("{} open", row.open)
-    } else {
-        String::new()
-    };
     vec![
         Span::new(row.facts.name.clone(), Role::Strong),
         Span::new(format!("{glyph} {}", told(row)), role),
@@ -84,16 +94,29 @@ fn rule_cells(row: &RuleRow, world: &World) -> Vec<Span> {
             Role::Dim,
         ),
         Span::new("", Role::Dim),
-        Span::new(open, Role::Bad),
+        open(row),
         Span::new(row.facts.about.clone(), Role::Dim),
     ]
+}
+
+/// The subject with its long ids cut in the middle, so that its end is seen too.
+fn short(subject: &str) -> String {
+    let is_id = |word: &str| word.len() == 36 && word.matches('-').count() == 4;
+    let words = subject.split(' ').map(|word| {
+        if is_id(word) {
+            short_id(word)
+        } else {
+            word.to_owned()
+        }
+    });
+    words.collect::<Vec<String>>().join(" ")
 }
 
 fn finding_cells(finding: &Finding, world: &World) -> Vec<Span> {
     let difference = &finding.difference;
     vec![
         Span::new(format!("  {}", difference.class), Role::Warn),
-        Span::new(difference.subject.clone(), Role::Text),
+        Span::new(short(&difference.subject), Role::Text),
         Span::new(world.age(finding.first_seen_at), Role::Text),
         Span::new(world.age(finding.last_seen_at), Role::Dim),
         Span::new(
@@ -250,12 +273,12 @@ impl Listing for Scans {
     const NOTHING: &'static str = "no rule fits the filter";
     const KIND: FilterKind = FilterKind::Findings;
     const COLUMNS: &'static [Column] = &[
-        Column::text("rule, class", 23, 26, 0, 0),
-        Column::text("last run, subject", 20, 44, 2, 0),
-        Column::number("first", 6, 1),
-        Column::number("last", 6, 3),
-        Column::text("owner", 7, 10, 0, 2),
-        Column::text("what", 12, 60, 3, 1),
+        Column::text("rule, class", 24, 26, 0, 0),
+        Column::text("last run, subject", 24, 32, 1, 0),
+        Column::number("ran, first", 10, 1),
+        Column::number("last", 6, 2),
+        Column::text("owner", 9, 12, 0, 1),
+        Column::text("what", 30, 90, 3, 3),
     ];
 
     fn parts(world: &World) -> Vec<(&str, &[ScanRow])> {
@@ -284,15 +307,21 @@ impl Listing for Scans {
             Some(count) if count.is_zero() => {
                 line.push(Span::new("no open finding   ", Role::Dim));
             }
+            Some(Count::Exact(1)) => line.push(Span::new("1 open finding   ", Role::Bad)),
             Some(count) => line.push(Span::new(format!("{count} open findings   "), Role::Bad)),
+            None if world.context.services.iter().any(|service| service.journal) => {
+                line.push(Span::new("? open findings not known   ", Role::Unknown));
+            }
             None => line.push(Span::new("? findings are not kept here   ", Role::Unknown)),
         }
         let never = world.scans.iter().filter(|row| row.is_never_run()).count();
-        if never > 0 {
-            line.push(Span::new(
+        match never {
+            0 => {}
+            1 => line.push(Span::new("? 1 rule never run", Role::Unknown)),
+            _ => line.push(Span::new(
                 format!("? {never} rules never run"),
                 Role::Unknown,
-            ));
+            )),
         }
         line
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::model::count::Count;
 use crate::model::filter::{FieldText, Fields, FilterKind};
 use crate::model::scan::{Finding, Scan};
 use crate::observe::snapshot::ScanSnapshot;
@@ -17,14 +18,20 @@ pub struct RuleRow {
     pub last: Option<Scan>,
     /// Its run from here.
     pub running: Option<Scan>,
-    /// Its findings that are open, as far as they were read.
-    pub open: usize,
+    /// Its findings that are open; `None`: not known.
+    pub open: Option<Count>,
 }
 
 impl RuleRow {
     /// The run that is shown.
     pub fn shown(&self) -> Option<&Scan> {
         self.running.as_ref().or(self.last.as_ref())
+    }
+
+    /// True when something it found is still there.
+    pub fn has_found(&self) -> bool {
+        let at_its_end = self.shown().is_some_and(|scan| scan.progress.found > 0);
+        self.open.map_or(at_its_end, |open| open.floor() > 0)
     }
 }
 
@@ -68,6 +75,15 @@ pub fn rows(
     running: Option<&Scan>,
 ) -> Vec<ScanRow> {
     let findings: &[Finding] = kept.map_or(&[], |kept| &kept.findings);
+    let total = kept.and_then(|kept| kept.open).map(Count::floor);
+    // A page of findings has a limit: what stands on it is all of them, or no more than a lower bound.
+    let counted = |own: usize| {
+        let own = own as u64;
+        match total {
+            Some(total) if total <= findings.len() as u64 => Some(Count::Exact(own)),
+            _ => (own > 0).then_some(Count::AtLeast(own)),
+        }
+    };
     let mut rows = Vec::new();
     for facts in rules {
         let own = findings.iter().filter(|finding| finding.rule == facts.name);
@@ -75,7 +91,7 @@ pub fn rows(
         rows.push(ScanRow::Rule(Box::new(RuleRow {
             last: last.cloned(),
             running: running.filter(|scan| scan.rule == facts.name).cloned(),
-            open: own.clone().count(),
+            open: counted(own.clone().count()),
             facts: facts.clone(),
         })));
         rows.extend(own.map(|finding| ScanRow::Finding(Box::new(finding.clone()))));
