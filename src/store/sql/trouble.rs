@@ -22,6 +22,8 @@ const GROUPS_MAX: u64 = 50;
 /// Waits for row locks, waits for a table, and the oldest holder of row locks, of sessions whose
 /// database this is. Catalogue views only: as many rows as there are transactions and sessions; no locks
 /// on data. Their times are in the server's own zone, ours is UTC. Needs the PROCESS right, and is refused without it (never answered with less).
+/// InnoDB tells its transactions from a copy that it renews only when nobody has read it for 100 ms: more than ten
+/// looks a second, by whomever, see no change.
 const LOCK_WAITS: &str = "SELECT
   COUNT(CASE WHEN t.trx_state = 'LOCK WAIT' THEN 1 END),
   MAX(CASE WHEN t.trx_state = 'LOCK WAIT' THEN TIMESTAMPDIFF(SECOND, t.trx_wait_started, CONVERT_TZ(SYSDATE(), @@session.time_zone, 'SYSTEM')) END),

@@ -10,6 +10,7 @@ use super::fixture::{
     Fixture, audit, claim, death, emit, leak, message, native, open, operation, outbox_part, rows,
     service,
 };
+use super::trouble::LOOKS;
 
 pub async fn q_06_sessions_are_utc_whatever_the_server_says(f: &Fixture) {
     if f.product == "sqlite" {
@@ -206,13 +207,13 @@ pub async fn q_14_the_oldest_open_transaction_is_told_or_not_known(f: &Fixture) 
     }
     // Other tests have transactions too: the oldest need not be this one.
     let seen = async {
+        let mut ticks = tokio::time::interval(LOOKS);
         loop {
+            ticks.tick().await;
             let line = find(f.store.check().await).expect("a line");
-            // The server's list may be some milliseconds old.
             if line.finding.contains(", connection ") {
                 return line;
             }
-            tokio::task::yield_now().await;
         }
     };
     let line = tokio::time::timeout(Duration::from_secs(20), seen)

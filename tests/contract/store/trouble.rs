@@ -73,6 +73,10 @@ pub async fn what_was_sent_is_followed_to_its_consumer(f: &Fixture) {
     assert_eq!(seen, ["e-1", "e-2"].map(EventId::new));
 }
 
+/// Between two looks at the server's transactions. InnoDB tells them from a copy that it renews only when
+/// nobody has read it for 100 ms: who asks more often is told the same for ever.
+pub const LOOKS: Duration = Duration::from_millis(250);
+
 pub async fn who_holds_locks_is_seen_or_the_missing_right_named(f: &Fixture) {
     if f.product == "sqlite" {
         assert_eq!(f.store.lock_waits().await, Ok(None));
@@ -95,7 +99,7 @@ pub async fn who_holds_locks_is_seen_or_the_missing_right_named(f: &Fixture) {
         }
     };
     let look = async {
-        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        let mut ticks = tokio::time::interval(LOOKS);
         loop {
             let locks = f.store.lock_waits().await.expect("reads").expect("applies");
             if locks.waiting > 0 {
@@ -109,8 +113,7 @@ pub async fn who_holds_locks_is_seen_or_the_missing_right_named(f: &Fixture) {
         holder.rollback().await.expect("rolls back");
     };
     tokio::join!(waiter, look);
-    // The server's own view of its transactions is some time behind.
-    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    let mut ticks = tokio::time::interval(LOOKS);
     loop {
         let locks = f.store.lock_waits().await.expect("reads").expect("applies");
         if (locks.waiting, locks.oldest_holder_s) == (0, None) {

@@ -36,6 +36,20 @@ pub fn moments(facts: &Facts, clocks: &Clocks) -> Vec<Moment> {
     out
 }
 
+/// When something was done, on our clock. One transaction writes the event of a repair and then its record,
+/// each with the time of its statement: the act comes before both.
+pub(super) fn acted_at(facts: &Facts, clocks: &Clocks, of: &OperationFacts) -> Timestamp {
+    let recorded = clocks.here(&of.service, of.operation.created_at);
+    let written = || {
+        let new = of.items().first()?.new_event_id.as_ref()?;
+        let mut events = facts.events.iter();
+        let event = events.find(|event| event.event_id.as_ref() == Some(new))?;
+        let (service, row) = event.outbox.first()?;
+        Some(clocks.here(service, row.created_at?))
+    };
+    written().map_or(recorded, |at| at.min(recorded))
+}
+
 struct Teller<'a> {
     facts: &'a Facts,
     clocks: &'a Clocks,
@@ -69,15 +83,6 @@ impl Teller<'_> {
         }
     }
 
-    /// When the event of a repair was written, on our clock.
-    fn written(&self) -> Option<Timestamp> {
-        let new = self.of.items().first()?.new_event_id.as_ref()?;
-        let mut events = self.facts.events.iter();
-        let event = events.find(|event| event.event_id.as_ref() == Some(new))?;
-        let (service, row) = event.outbox.first()?;
-        Some(self.clocks.here(service, row.created_at?))
-    }
-
     fn tell(&self, number: Option<usize>, out: &mut Vec<Moment>) {
         let operation = &self.of.operation;
         let verb = operation.verb.command();
@@ -103,8 +108,7 @@ impl Teller<'_> {
         acted.audit = audit;
         if operation.verb == Verb::Repair {
             acted.to = Some(self.of.service.clone());
-            // One transaction wrote the record and the event: the act comes first.
-            acted.at = self.written().map_or(acted.at, |at| at.min(acted.at));
+            acted.at = acted_at(self.facts, self.clocks, self.of);
         }
         out.push(acted);
         for item in self.of.items() {

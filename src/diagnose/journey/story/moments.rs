@@ -7,6 +7,7 @@ use crate::model::outbox::{OutboxRow, OutboxState};
 use crate::model::saga::{Saga, SagaState, SagaStep, Side, StepState};
 
 use super::super::facts::{EventFacts, Facts, Inbox, Letter};
+use super::actions;
 use super::clocks::Clocks;
 use super::{BROKER, Evidence, Moment, Tone, What, evidence, name, short};
 
@@ -288,17 +289,14 @@ impl Teller<'_> {
                 .operations
                 .iter()
                 .filter(|o| o.service == letter.service);
-            of_service.flat_map(|operation| {
-                operation
-                    .items()
-                    .iter()
-                    .map(move |item| (&operation.operation, item))
-            })
+            of_service
+                .flat_map(|operation| operation.items().iter().map(move |item| (operation, item)))
         };
         let is_its = |item: &crate::model::operation::OperationItem| {
             item.dead_letter_id.as_ref() == Some(&letter.letter.dead_letter_id)
         };
         let published = items()
+            .map(|(of, item)| (&of.operation, item))
             .filter(|(operation, item)| {
                 is_its(item) && Some(&operation.operation_id) == death.operation_id.as_ref()
             })
@@ -311,10 +309,7 @@ impl Teller<'_> {
         let earliest = published.chain(written).chain(before).max();
         let latest = items()
             .filter(|(_, item)| is_its(item))
-            .map(|(operation, item)| {
-                let acted = self.clocks.here(&letter.service, operation.created_at);
-                (item, acted)
-            })
+            .map(|(of, item)| (item, actions::acted_at(self.facts, self.clocks, of)))
             .filter(|(item, acted)| match item.state {
                 // Done at once, without a count of the deaths before.
                 ItemState::Applied => at <= *acted,

@@ -290,6 +290,22 @@ fn an_event_replayed_twice_and_repaired_once_is_told_in_the_order_it_happened() 
 }
 
 #[test]
+fn a_death_in_the_second_of_its_repair_comes_before_it() {
+    let mut facts = twice_replayed();
+    facts.events[0].letters[0].deaths[2] = death(3, 9, Some("op-2"));
+    // The record of the repair is some time younger than the event it wrote.
+    for of in &mut facts.operations {
+        if of.operation.verb == Verb::Repair {
+            of.operation.created_at = at(9_002);
+        }
+    }
+    let story = Story::of(&facts);
+    let told: Vec<What> = story.moments.iter().map(|moment| moment.what).collect();
+    let expected = [What::Died, What::Acted, What::Committed];
+    assert_eq!(told.get(8..11), Some(&expected[..]), "{told:?}");
+}
+
+#[test]
 fn the_picture_of_it_fits_a_screen_and_says_everything() {
     let story = Story::of(&twice_replayed());
     for columns in [80, 120] {

@@ -115,6 +115,8 @@ pub struct DeadLetters {
     status: Option<DeadLetterStatus>,
     /// The service, cursor and number of a page that is not the first.
     page: Option<(String, Cursor, usize)>,
+    /// The answer at hand when such a page was left: its rows are not those of the first one.
+    left: Option<u64>,
     wanted: Option<String>,
 }
 
@@ -166,22 +168,31 @@ impl DeadLetters {
         }
     }
 
-    fn next_status(&mut self) -> Vec<Ask> {
+    fn next_status(&mut self, world: &World) -> Vec<Ask> {
         let all = DeadLetterStatus::ALL;
         let here = all
             .iter()
             .position(|status| *status == self.status())
             .unwrap_or(0);
         self.status = all.get((here + 1) % all.len()).copied();
-        self.turn()
+        self.turn(world)
     }
 
-    fn turn(&mut self) -> Vec<Ask> {
-        self.page = None;
+    fn turn(&mut self, world: &World) -> Vec<Ask> {
+        self.leave_page(world);
         self.rows.reset();
         self.row_places.clear();
         self.doc.rewind();
         vec![Ask::Watch]
+    }
+
+    /// Back to the first page; `false` when it was there.
+    fn leave_page(&mut self, world: &World) -> bool {
+        let is_left = self.page.take().is_some();
+        if is_left {
+            self.left = Some(world.readings.dead_letters.generation);
+        }
+        is_left
     }
 
     fn next_page(&mut self, world: &World) -> Vec<Ask> {
@@ -206,7 +217,7 @@ impl DeadLetters {
         match next {
             Some((service, cursor)) => {
                 let no = self.page.as_ref().map_or(2, |(_, _, no)| no + 1);
-                let asks = self.turn();
+                let asks = self.turn(world);
                 self.page = Some((service, cursor, no));
                 asks
             }
@@ -267,11 +278,11 @@ impl Pane for DeadLetters {
             }),
             Action::Assign => self.annotate(world, Annotation::Owner),
             Action::Note => self.annotate(world, Annotation::Note),
-            Action::NextService => self.next_status(),
+            Action::NextService => self.next_status(world),
             Action::NextPage => self.next_page(world),
             Action::FirstPage => {
                 if self.page.is_some() {
-                    self.turn()
+                    self.turn(world)
                 } else {
                     Vec::new()
                 }
@@ -353,7 +364,7 @@ impl Pane for DeadLetters {
             self.part = Part::Groups;
             if self.groups.selected() != Some(index) {
                 self.groups.select_index(index);
-                asks = self.turn();
+                asks = self.turn(world);
                 self.sync_rows(world);
             }
         }
@@ -426,7 +437,7 @@ impl Pane for DeadLetters {
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World) {
         text.clone_into(&mut self.filter_text);
         self.filter = filter;
-        if self.page.take().is_some() {
+        if self.leave_page(world) {
             self.rows.reset();
         }
         self.sync(world);

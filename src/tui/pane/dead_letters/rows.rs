@@ -125,7 +125,9 @@ impl DeadLetters {
         // Rows of an older answer that belong to the cause are right to show at once; of another
         // page they are not.
         let payload = self.filter.payload_terms();
-        let is_behind = (self.page.is_some() || payload.is_some()) && world.is_behind(SPEC.feed);
+        let is_left = self.left == Some(world.readings.dead_letters.generation);
+        let is_other = self.page.is_some() || payload.is_some();
+        let is_behind = is_left || (is_other && world.is_behind(SPEC.feed));
         // Payload terms were answered by the feed: list rows carry no payload.
         let row_filter = self.filter.row_terms();
         let value = world.readings.dead_letters.value.as_deref();

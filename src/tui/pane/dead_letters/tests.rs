@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::message::{Message, Payload};
+use crate::model::page::Cursor;
 use crate::observe::snapshot::Reading;
 use crate::tui::model::Model;
 use crate::tui::pane::PaneId;
@@ -114,5 +115,45 @@ fn a_neighbour_that_was_replayed_is_not_called_dead() {
             status == DeadLetterStatus::Open,
             "{text}"
         );
+    }
+}
+
+/// One page, as the answer to the question the console asks last.
+fn page(model: &mut Model, first: u64, has_more: bool) {
+    let Fresh::DeadLetters(mut reading) = dead_letters(1) else {
+        panic!("dead letters");
+    };
+    let mut value = reading.value.as_deref().cloned().expect("a value");
+    let facts = value.services[0].value.as_mut().expect("read");
+    facts.page.rows = (first..first + 3).map(letter).collect();
+    facts.page.next = has_more.then(|| Cursor {
+        at: facts.page.rows[2].last_died_at,
+        id: facts.page.rows[2].dead_letter_id.to_string(),
+    });
+    reading.value = Some(value.into());
+    reading.generation = model.views.generation;
+    fresh(model, Fresh::DeadLetters(reading));
+}
+
+#[test]
+fn the_rows_of_a_page_that_was_left_are_not_shown_as_the_first() {
+    for way in ["<", "/type:order.created\r"] {
+        let mut model = model(PaneId::DeadLetters, SIZE);
+        page(&mut model, 1, true);
+        key(&mut model, '>');
+        page(&mut model, 22, false);
+        let second = letter(22).event_id.expect("an id").to_string();
+        let tail = format!("…{}", &second[second.len() - 4..]);
+        assert!(shown(&model).contains(&tail), "{}", shown(&model));
+        for c in way.chars() {
+            match c {
+                '\r' => press(&mut model, KeyCode::Enter),
+                c => key(&mut model, c),
+            };
+        }
+        assert!(!shown(&model).contains(&tail), "{way}: {}", shown(&model));
+        page(&mut model, 1, true);
+        // The cursor is on a row of this page, and not on one that has left it.
+        assert!(shown(&model).contains("1/3"), "{way}: {}", shown(&model));
     }
 }
