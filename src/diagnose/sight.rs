@@ -61,6 +61,17 @@ impl Before {
         Some(*since)
     }
 
+    /// Messages a second by which a queue that now holds `ready` has become less deep; `None` when it has not.
+    pub fn shrinks_per_s(&self, queue: &str, ready: u64, now: Timestamp) -> Option<f64> {
+        let mut backlogs = self.backlogs.iter();
+        let backlog = backlogs.find(|backlog| backlog.queue == queue)?;
+        let less = backlog.ready.checked_sub(ready).filter(|less| *less > 0)?;
+        let seconds = now.seconds_since(self.at);
+        #[expect(clippy::cast_precision_loss, reason = "a pace is an estimate")]
+        let less = less as f64;
+        (seconds > 0.0).then(|| less / seconds)
+    }
+
     /// Since when a queue that now holds `ready` has not become less deep; `None` when it has since.
     pub fn stood_since(&self, queue: &str, ready: u64) -> Option<Timestamp> {
         let mut backlogs = self.backlogs.iter();

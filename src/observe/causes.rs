@@ -2,23 +2,28 @@
 //! of dead letters, sagas, queues, and events that were sent and never seen. Read at a slow pace, each
 //! part bounded (`docs/ARCHITECTURE.md`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
 
 use crate::broker::{Binding, Broker, topic};
 use crate::config::{InboxPart, Service};
+use crate::model::ids::EventId;
+use crate::model::outbox::Leases;
 use crate::model::trouble::{SentEvent, SentEvents};
 use crate::store::Store;
 
 use super::Observer;
-use super::snapshot::{CauseSnapshot, Missing, PerService, QueueSnapshot, Unread, Unseen};
+use super::snapshot::{CauseSnapshot, Landed, Missing, PerService, QueueSnapshot, Unread, Unseen};
 
 /// Failed rows, and rows tried in vain, that are grouped at most.
 const TROUBLE_ROWS: u32 = 500;
 /// Sent events that are followed up in one look.
 const FOLLOWED_ROWS: u32 = 200;
+
+/// Claimed events that are looked for at the consumers.
+const LANDED_ROWS: usize = 50;
 
 /// What each exchange is bound to; `None` = no such exchange, or its bindings cannot be read.
 type Routes = HashMap<String, Option<Vec<Binding>>>;
@@ -26,7 +31,11 @@ type Routes = HashMap<String, Option<Vec<Binding>>>;
 impl Observer {
     /// Everything a diagnosis needs beyond health and flow.
     pub async fn causes(&self) -> CauseSnapshot {
-        let leases = self.leases();
+        let claims = async {
+            let leases = self.leases().await.services;
+            let landed = self.landed(&leases).await;
+            (leases, landed)
+        };
         let troubles = self.of_services(
             |service| service.outbox.is_some(),
             |service, store| {
@@ -63,11 +72,11 @@ impl Observer {
         );
         let queues = Box::pin(async { self.with_depths(self.queues(1).await).await });
         let unseen = Box::pin(self.unseen());
-        let (leases, troubles, locks, letters, sagas, horizons, queues, unseen) = tokio::join!(
-            leases, troubles, locks, letters, sagas, horizons, queues, unseen
+        let ((leases, landed), troubles, locks, letters, sagas, horizons, queues, unseen) = tokio::join!(
+            claims, troubles, locks, letters, sagas, horizons, queues, unseen
         );
         CauseSnapshot {
-            leases: leases.services,
+            leases,
             troubles,
             locks,
             letters,
@@ -75,7 +84,45 @@ impl Observer {
             horizons,
             queues,
             unseen,
+            landed,
         }
+    }
+
+    /// Whether rows under a lease that is over went out: a consumer that has seen one tells. Asked only where
+    /// there are such rows.
+    async fn landed(&self, leases: &[PerService<Leases>]) -> Vec<PerService<Landed>> {
+        let over = leases.iter().filter_map(|part| {
+            let groups = part.value.iter().flat_map(|leases| &leases.groups);
+            let over = groups.filter(|group| group.left_s.is_some_and(|left| left < 0.0));
+            let mut ids: Vec<EventId> = over.flat_map(|group| group.sample.clone()).collect();
+            ids.truncate(LANDED_ROWS);
+            (!ids.is_empty()).then_some((part.service.as_str(), ids))
+        });
+        join_all(over.map(|(service, ids)| async move {
+            let looks = self.ports.iter().filter_map(|(consumer, store)| {
+                let read = store.seen_by(&consumer.inbox.as_ref()?.consumer, &ids);
+                Some(self.reader.store(&consumer.name, "claimed events", read))
+            });
+            let mut seen = HashSet::new();
+            let mut unread = None;
+            for look in join_all(looks).await {
+                match look {
+                    Ok(ids) => seen.extend(ids),
+                    Err(reason) => unread = Some(reason),
+                }
+            }
+            // What one consumer has seen was sent, whatever the others would say.
+            let is_known = unread.is_none() || !seen.is_empty();
+            PerService {
+                service: service.to_owned(),
+                value: is_known.then_some(Landed {
+                    followed: ids.len() as u64,
+                    seen: seen.len() as u64,
+                }),
+                unread: if is_known { None } else { unread },
+            }
+        }))
+        .await
     }
 
     /// What the queues of the configuration say for themselves takes the place of the statistics, which are
@@ -286,6 +333,7 @@ impl CauseSnapshot {
         collect(&self.sagas, &mut out);
         collect(&self.horizons, &mut out);
         collect(&self.unseen, &mut out);
+        collect(&self.landed, &mut out);
         for unseen in self.unseen.iter().filter_map(|part| part.value.as_ref()) {
             out.extend(unseen.unread.iter().cloned());
         }

@@ -9,8 +9,9 @@
 //!   └──────────────────────────────────────────────────────────────────────────────────┘ answered
 //! ```
 //!
-//! A server that cannot be reached shuts the gate for every read of it. A read that only timed out
-//! shuts its own gate: a slow statement on one table says nothing about the others.
+//! A server that cannot be reached shuts the gate for every read of it. A read that only timed out, or that the
+//! management API refuses this account, shuts its own gate: a slow statement on one table and a missing right in one
+//! vhost say nothing about the others.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -69,6 +70,8 @@ enum Reach {
     ServerDown,
     /// This read did not come back.
     TimedOut,
+    /// The account may not read this, and will not be let in within a second either.
+    Refused,
     /// The server answered: no.
     Answered,
 }
@@ -120,13 +123,8 @@ impl Reader {
                 reach: match error {
                     // Wrong credentials and a page that is no management API do not mend themselves
                     // within a second either: no tight retry (M-06).
-                    BrokerError::Unavailable(_)
-                    | BrokerError::Denied(_)
-                    | BrokerError::Protocol(_)
-                        if server == MANAGEMENT =>
-                    {
-                        Reach::ServerDown
-                    }
+                    BrokerError::Denied(_) if server == MANAGEMENT => Reach::Refused,
+                    BrokerError::Protocol(_) if server == MANAGEMENT => Reach::ServerDown,
                     BrokerError::Unavailable(_) => Reach::ServerDown,
                     BrokerError::TimedOut { .. } => Reach::TimedOut,
                     BrokerError::NotFound(_)
@@ -168,7 +166,7 @@ impl Reader {
         };
         match failure.reach {
             Reach::ServerDown => self.failed(server, server_epoch, &failure.reason),
-            Reach::TimedOut => self.failed(&what, own_epoch, &failure.reason),
+            Reach::TimedOut | Reach::Refused => self.failed(&what, own_epoch, &failure.reason),
             Reach::Answered => {
                 self.answered(server);
                 self.answered(&what);

@@ -298,6 +298,17 @@ pub struct CauseSnapshot {
     pub queues: QueueSnapshot,
     /// Sent events nobody has seen, one a service with an outbox.
     pub unseen: Vec<PerService<Unseen>>,
+    /// Claimed events that were sent all the same, one a service with a lease that is over.
+    pub landed: Vec<PerService<Landed>>,
+}
+
+/// Events under a lease that is over, looked for at the consumers, from a bounded sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Landed {
+    /// Events that were looked for.
+    pub followed: u64,
+    /// Those a consumer has seen: they were sent, and nobody wrote that down.
+    pub seen: u64,
 }
 
 /// Events of one outbox that were sent and not seen, from a bounded sample of the newest ones.

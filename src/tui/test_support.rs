@@ -303,6 +303,7 @@ pub fn causes() -> Fresh {
         horizons: vec![part("inventory", None)],
         queues: value(&queues),
         unseen: vec![part("orders", Unseen::default())],
+        landed: Vec::new(),
     }))
 }
 
@@ -317,6 +318,7 @@ pub fn causes_calm() -> Fresh {
         horizons: Vec::new(),
         queues: QueueSnapshot::default(),
         unseen: Vec::new(),
+        landed: Vec::new(),
     }))
 }
 

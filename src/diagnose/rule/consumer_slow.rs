@@ -49,9 +49,14 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         let lag = facts
             .and_then(|facts| facts.head_age_s)
             .or_else(|| {
-                going
-                    .filter(|going| *going > 0.0)
-                    .map(|going| to_f64(ready) / going)
+                // Rows of ten seconds say little of a burst that has just begun; what the queue lost since the last
+                // look says more.
+                let shrinks = sight
+                    .before
+                    .and_then(|before| before.shrinks_per_s(queue, ready, sight.at));
+                let pace = going.into_iter().chain(shrinks).reduce(f64::max);
+                pace.filter(|pace| *pace > 0.0)
+                    .map(|pace| to_f64(ready) / pace)
             })
             .filter(|_| ready > 0);
         let is_behind = lag.is_some_and(|lag| lag > limit);

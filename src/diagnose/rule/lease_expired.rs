@@ -42,6 +42,17 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             || format!("redrive worker reaper --service {service}"),
             |token| format!("redrive release {token} --reason … --apply"),
         );
+        // Whether they went out before their dispatcher ended is told by who has seen them, if anybody has.
+        let mut landed = causes.landed.iter().filter(|part| part.service == service);
+        let landed = landed.find_map(|part| part.value.as_ref());
+        let sent = landed.filter(|landed| landed.seen > 0);
+        let window = sent.map_or(Window::BeforeSend, |_| Window::BeforeSentMark);
+        let end = sent.map_or_else(String::new, |landed| {
+            format!(
+                "; {} of {} looked for had been sent: a consumer has seen them",
+                landed.seen, landed.followed
+            )
+        });
         look.found(
             Found::new(
                 Severity::Critical,
@@ -51,7 +62,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                     About::Service(service.to_owned()),
                 ],
                 format!(
-                    "{service}: {} under {}, over for {}, and no reaper takes them back",
+                    "{service}: {} under {}, over for {}, and no reaper takes them back{end}",
                     counted(rows, "row lies", "rows lie"),
                     number(over.len() as u64, "lease", "leases"),
                     human::age(overdue)
@@ -62,6 +73,8 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             .number("rows", rows.floor())
             .number("claims", over.len())
             .number("overdue_s", overdue)
+            .number("seen_by_a_consumer", landed.map(|landed| landed.seen))
+            .in_window(window)
             .since_s(Some(overdue)),
         );
     }

@@ -276,5 +276,6 @@ fn causes() -> CauseSnapshot {
                 ..Unseen::default()
             },
         )],
+        landed: Vec::new(),
     }
 }

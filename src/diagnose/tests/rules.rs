@@ -14,7 +14,7 @@ use crate::model::outbox::{LeaseGroup, Leases, REAPED};
 use crate::model::saga::{Saga, SagaState};
 use crate::model::trouble::{LockWaits, RowGroup};
 use crate::model::waiting::WaitingSummary;
-use crate::observe::snapshot::{Flow, Missing};
+use crate::observe::snapshot::{Flow, Landed, Missing};
 
 const AT_ONCE: Patience = Patience {
     looks: 1,
@@ -219,6 +219,21 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
                 groups: vec![lease(-41.0, 31), lease(20.0, 5)],
                 ..Leases::default()
             };
+        },
+    ),
+    (
+        "lease_expired",
+        Severity::Critical,
+        "2 of 5 looked for had been sent: a consumer has seen them",
+        |s| {
+            value(&mut s.causes().leases).groups = vec![lease(-41.0, 31)];
+            s.causes().landed = vec![part(
+                "orders",
+                Landed {
+                    followed: 5,
+                    seen: 2,
+                },
+            )];
         },
     ),
     (
@@ -528,6 +543,23 @@ fn a_consumer_hangs_when_nothing_has_moved_for_as_long_as_it_may_be_behind() {
     assert_eq!(look(123, 9), ["consumer_slow"]);
 }
 
+/// A burst that has just begun to be worked off: its pace is seen in the queue before the averages tell.
+#[test]
+fn a_burst_that_is_worked_off_is_not_behind() {
+    let mut watch = crate::diagnose::Watch::default();
+    for second in 0..6 {
+        let mut scene = Scene::healthy();
+        let consumed = u32::try_from(second * 20).expect("small");
+        (scene.consumer().ready, scene.consumer().inbox_per_s) =
+            (Some(1_000 - second * 20), Some(f64::from(consumed) / 10.0));
+        scene.queue(0).facts.rate_ack = Some(0.0);
+        scene.later(second);
+        let patience = crate::diagnose::Patience::from(&scene.context.verdicts);
+        watch.look_at_all(&scene.sight(), patience);
+        assert_eq!(watch.verdicts(), [], "second {second}");
+    }
+}
+
 /// What was sent long ago and is not seen tells the same to somebody who has only just come.
 #[test]
 fn a_consumer_hangs_when_what_waits_was_sent_long_ago() {
@@ -559,6 +591,19 @@ fn m_09_a_state_nobody_knows_is_not_known_good(#[case] state: &str, #[case] seve
     let first = said.first().expect("said");
     assert_eq!((first.id, first.severity), ("queue_not_whole", severity));
     assert!(first.sentence.contains(state), "{}", first.sentence);
+}
+
+#[test]
+fn a_claimed_event_that_a_consumer_has_seen_was_sent() {
+    let mut scene = Scene::healthy();
+    value(&mut scene.causes().leases).groups = vec![lease(-41.0, 31)];
+    let window = |scene: &Scene| said(scene).first().and_then(|verdict| verdict.window);
+    assert_eq!(window(&scene), Some(Window::BeforeSend));
+    for (seen, expected) in [(0, Window::BeforeSend), (1, Window::BeforeSentMark)] {
+        let landed = Landed { followed: 5, seen };
+        scene.causes().landed = vec![part("orders", landed)];
+        assert_eq!(window(&scene), Some(expected));
+    }
 }
 
 #[test]

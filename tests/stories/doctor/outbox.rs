@@ -59,6 +59,12 @@ pub async fn killed_at(stage: &mut Stage, point: &str) {
     stage.time_passes().await;
 }
 
+/// The same when the message was on its way: the consumer takes it.
+pub async fn killed_with_its_bytes_out(stage: &mut Stage, point: &str) {
+    killed_at(stage, point).await;
+    stage.all_is_consumed().await;
+}
+
 pub async fn the_pipeline_goes_on(stage: &mut Stage) {
     stage.pipeline_goes_on().await;
 }

@@ -146,14 +146,16 @@ pub const ROWS: &[Row] = &[
         inject: |stage| outbox::a_batch_outlives_its_lease(stage).boxed_local(),
         recover: |stage| outbox::the_hanging_dispatcher_ends(stage).boxed_local(),
     },
-    // What is left of a dispatcher that was killed with its bytes out is a row under a lease, as before the
-    // send: nobody can tell them apart, so the earlier window is named.
+    // What is left of a dispatcher that was killed is a row under a lease. Where a consumer has seen the event it was
+    // sent; whether the confirm was lost or only not written down, nobody can tell, and it is the same to do.
     Row {
         fault: "a dispatcher killed after the send, before the confirm",
         strikes: Some(ConfirmLost),
         place: Place::Shared,
-        told: wrong("lease_expired", "orders", Some(BeforeSend), &[]),
-        inject: |stage| outbox::killed_at(stage, "dispatcher.after_publish").boxed_local(),
+        told: wrong("lease_expired", "orders", Some(BeforeSentMark), &[]),
+        inject: |stage| {
+            outbox::killed_with_its_bytes_out(stage, "dispatcher.after_publish").boxed_local()
+        },
         recover: |stage| outbox::the_pipeline_goes_on(stage).boxed_local(),
     },
     Row {
@@ -176,8 +178,10 @@ pub const ROWS: &[Row] = &[
         fault: "a dispatcher killed between the confirm and the sent mark",
         strikes: Some(BeforeSentMark),
         place: Place::Shared,
-        told: wrong("lease_expired", "orders", Some(BeforeSend), &[]),
-        inject: |stage| outbox::killed_at(stage, "dispatcher.after_confirm").boxed_local(),
+        told: wrong("lease_expired", "orders", Some(BeforeSentMark), &[]),
+        inject: |stage| {
+            outbox::killed_with_its_bytes_out(stage, "dispatcher.after_confirm").boxed_local()
+        },
         recover: |stage| outbox::the_pipeline_goes_on(stage).boxed_local(),
     },
     Row {

@@ -3,7 +3,6 @@
 
 mod client;
 mod decode;
-mod rates;
 
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use crate::config::ConfigError;
 
 use super::address::ManagementAddress;
 use client::Client;
-use rates::Rates;
 
 /// Largest page RabbitMQ answers.
 const PAGE_MAX: u32 = 500;
@@ -32,7 +30,6 @@ pub(super) struct Management {
     client: Client,
     vhost: String,
     clock: Clock,
-    rates: Rates,
 }
 
 impl Management {
@@ -46,7 +43,6 @@ impl Management {
             client: Client::new(address, limit)?,
             vhost: vhost.to_owned(),
             clock: Clock::System,
-            rates: Rates::default(),
         })
     }
 
@@ -102,12 +98,8 @@ impl Management {
             }
             other => other?,
         };
-        let mut page = decode::queue_page(&answer, page, size, self.clock.now())
-            .ok_or_else(|| self.odd("queues came in an unknown form"))?;
-        for facts in &mut page.queues {
-            self.rates.steady(facts);
-        }
-        Ok(page)
+        decode::queue_page(&answer, page, size, self.clock.now())
+            .ok_or_else(|| self.odd("queues came in an unknown form"))
     }
 
     /// One queue; `None` when it does not exist.
@@ -118,12 +110,9 @@ impl Management {
             .get(&["queues", &self.vhost, name], &query)
             .await
         {
-            Ok(answer) => {
-                let mut facts = decode::queue(&answer, self.clock.now())
-                    .ok_or_else(|| self.odd("a queue came in an unknown form"))?;
-                self.rates.steady(&mut facts);
-                Ok(Some(facts))
-            }
+            Ok(answer) => decode::queue(&answer, self.clock.now())
+                .map(Some)
+                .ok_or_else(|| self.odd("a queue came in an unknown form")),
             Err(BrokerError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
