@@ -147,6 +147,8 @@ cases! {
     sagas::a_claim_whose_lease_is_over_is_due_again,
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
+    sagas::sagas_come_list_after_list_and_within_the_limit,
+    sagas::a_saga_that_moves_from_list_to_list_is_in_every_look,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
     sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
