@@ -25,6 +25,8 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
+use std::time::Duration;
+
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterStatus;
 use crate::model::filter::Filter;
@@ -32,6 +34,7 @@ use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
 use crate::ports::Ports;
+use crate::store::StoreProbe;
 use reader::Reader;
 use shared::Shared;
 
@@ -122,6 +125,8 @@ pub struct Observer {
     outbox_counts: Shared<OutboxCounts>,
     sagas_attention: Shared<u64>,
     operations_unknown: Shared<Count>,
+    probes: Shared<StoreProbe>,
+    broker_probe: Shared<Duration>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -129,11 +134,14 @@ pub struct Observer {
 impl Observer {
     /// Observes these ports.
     pub fn new(ports: Ports) -> Self {
+        let slow = flow::slow(ports.context.thresholds.refresh);
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
-            sagas_attention: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
-            operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            sagas_attention: Shared::fresh_for(slow),
+            operations_unknown: Shared::fresh_for(slow),
+            probes: Shared::fresh_for(slow),
+            broker_probe: Shared::fresh_for(slow),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -95,8 +95,13 @@ async fn only_what_is_looked_at_is_read() {
         (0, 0, 0)
     );
     assert!(
-        (9..=11).contains(&calls.of("probe")),
+        (9..=11).contains(&calls.of("dead_letter_counts")),
         "{}",
+        calls.of("dead_letter_counts")
+    );
+    assert!(
+        (2..=3).contains(&calls.of("probe")),
+        "its other reads tell that it is up: {}",
         calls.of("probe")
     );
     let asked = &console.world.orders.calls;

@@ -2,8 +2,9 @@
 //! out. A [`Session`] that is dropped in the middle of something is cut off from its pool, so that no
 //! half-open transaction is ever handed to the next user.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
 use sqlx::pool::PoolConnection;
@@ -12,6 +13,8 @@ use sqlx::{
     Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _,
     Executor as _, MySql, MySqlPool, Row as _, Sqlite, SqlitePool, TypeInfo as _, ValueRef as _,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::base::clock::Timestamp;
 use crate::base::tls;
@@ -32,22 +35,108 @@ pub enum Pool {
     Sqlite(SqlitePool),
 }
 
-/// Sessions of a MySQL or MariaDB server.
+/// A session that was kept for longer is asked first whether it is still alive.
+const TRUSTED: Duration = Duration::from_secs(3);
+/// A session nobody needed for so long goes back to the pool when another is taken; the pool closes it.
+const KEPT: Duration = Duration::from_mins(5);
+
+/// Sessions of a MySQL or MariaDB server. Those that come back well are kept beside the pool: the pool
+/// asks each that comes back whether it is alive, a round trip and a task more for every statement of
+/// a console that nobody touches.
 pub struct MySqlSessions {
-    /// The pool.
-    pub pool: MySqlPool,
-    /// What it connects with.
-    pub options: MySqlConnectOptions,
+    pool: MySqlPool,
+    options: MySqlConnectOptions,
+    /// As many as the pool has sessions. Who has one finds a kept session or room in the pool, and never
+    /// waits in the pool for a session that is kept here.
+    permits: Arc<Semaphore>,
     /// One first connection at a time.
-    pub gate: tokio::sync::Mutex<()>,
+    gate: tokio::sync::Mutex<()>,
     /// The server's `max_allowed_packet`; 0 until known.
-    pub packet_bytes_max: Arc<AtomicU64>,
+    packet_bytes_max: Arc<AtomicU64>,
+    kept: Arc<Kept>,
+}
+
+/// Sessions that came back well, the last one on top; `None` once closed.
+#[derive(Default)]
+struct Kept(Mutex<Option<Vec<(Instant, PoolConnection<MySql>)>>>);
+
+impl Kept {
+    fn sessions(&self) -> MutexGuard<'_, Option<Vec<(Instant, PoolConnection<MySql>)>>> {
+        // Nothing that can panic runs while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session that came back last, and since when it rests.
+    fn take(&self) -> Option<(Instant, PoolConnection<MySql>)> {
+        let mut sessions = self.sessions();
+        let sessions = sessions.as_mut()?;
+        let last = sessions.pop()?;
+        sessions.retain(|(since, _)| since.elapsed() < KEPT);
+        Some(last)
+    }
+
+    /// Keeps a session; one that comes back after the end goes to its pool.
+    fn put(&self, session: PoolConnection<MySql>) {
+        if let Some(sessions) = self.sessions().as_mut() {
+            sessions.push((Instant::now(), session));
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Going back to a pool takes a runtime, which may be gone.
+        for (_, session) in self.sessions().take().into_iter().flatten() {
+            drop(session.detach());
+        }
+    }
 }
 
 impl MySqlSessions {
-    /// Takes a session. While the pool is empty one connection is tried first: the pool itself would
-    /// try a refusing server ten times and more before it says so, and then not why.
-    async fn acquire(&self) -> Result<PoolConnection<MySql>, sqlx::Error> {
+    /// Sessions of `pool`, at most `max`.
+    pub fn new(
+        pool: MySqlPool,
+        options: MySqlConnectOptions,
+        max: u32,
+        packet_bytes_max: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            pool,
+            options,
+            permits: Arc::new(Semaphore::new(max as usize)),
+            gate: tokio::sync::Mutex::new(()),
+            packet_bytes_max,
+            kept: Arc::new(Kept(Mutex::new(Some(Vec::new())))),
+        }
+    }
+
+    /// Takes a session, bounded by the pool's acquire timeout.
+    async fn acquire(&self) -> Result<(OwnedSemaphorePermit, PoolConnection<MySql>), sqlx::Error> {
+        let limit = self.pool.options().get_acquire_timeout();
+        let permit = tokio::time::timeout(limit, Arc::clone(&self.permits).acquire_owned())
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)?
+            .map_err(|_| sqlx::Error::PoolClosed)?;
+        while let Some((since, mut session)) = self.kept.take() {
+            if since.elapsed() < TRUSTED {
+                return Ok((permit, session));
+            }
+            match tokio::time::timeout(limit, session.ping()).await {
+                Ok(Ok(())) => return Ok((permit, session)),
+                // Dead: its socket is closed, and its place in the pool is free.
+                Ok(Err(_)) => drop(session.detach()),
+                Err(_) => {
+                    drop(session.detach());
+                    return Err(sqlx::Error::PoolTimedOut);
+                }
+            }
+        }
+        Ok((permit, self.connect().await?))
+    }
+
+    /// Takes a session of the pool. While that is empty one connection is tried first: the pool itself
+    /// would try a refusing server ten times and more before it says so, and then not why.
+    async fn connect(&self) -> Result<PoolConnection<MySql>, sqlx::Error> {
         if self.pool.size() == 0 {
             let _one_at_a_time = self.gate.lock().await;
             if self.pool.size() == 0 {
@@ -73,24 +162,35 @@ impl MySqlSessions {
 impl Pool {
     /// Takes a session from the pool, connecting if needed; bounded by the pool's acquire timeout.
     pub async fn session(&self) -> SqlResult<Session> {
-        let (connection, packet_bytes_max) = match self {
-            Self::MySql(sessions) => (
-                Borrowed::MySql(sessions.acquire().await.map_err(|e| sessions.told(e))?),
-                sessions.packet_bytes_max.load(Ordering::Relaxed),
-            ),
-            Self::Sqlite(pool) => (Borrowed::Sqlite(pool.acquire().await?), 0),
-        };
-        Ok(Session {
-            connection: Some(connection),
+        let mut session = Session {
+            connection: None,
             is_clean: true,
-            packet_bytes_max,
-        })
+            is_well: true,
+            packet_bytes_max: 0,
+            home: None,
+        };
+        match self {
+            Self::MySql(sessions) => {
+                let (permit, connection) =
+                    sessions.acquire().await.map_err(|e| sessions.told(e))?;
+                session.connection = Some(Borrowed::MySql(connection));
+                session.packet_bytes_max = sessions.packet_bytes_max.load(Ordering::Relaxed);
+                session.home = Some((Arc::clone(&sessions.kept), permit));
+            }
+            Self::Sqlite(pool) => {
+                session.connection = Some(Borrowed::Sqlite(pool.acquire().await?));
+            }
+        }
+        Ok(session)
     }
 
     /// Closes it; waits for sessions to come back.
     pub async fn close(&self) {
         match self {
-            Self::MySql(sessions) => sessions.pool.close().await,
+            Self::MySql(sessions) => {
+                drop(sessions.kept.sessions().take());
+                sessions.pool.close().await;
+            }
             Self::Sqlite(pool) => pool.close().await,
         }
     }
@@ -106,13 +206,24 @@ pub struct Session {
     connection: Option<Borrowed>,
     /// True between statements outside a transaction: only then may the pool have it back.
     is_clean: bool,
+    /// False once a statement failed: the pool has to ask whether it is still alive.
+    is_well: bool,
     /// What the server takes in one statement; 0: unknown or no limit.
     packet_bytes_max: u64,
+    /// Where it is kept when it comes back well, and its place there; dropped last.
+    home: Option<(Arc<Kept>, OwnedSemaphorePermit)>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if self.is_clean {
+            match (self.connection.take(), &self.home) {
+                (Some(Borrowed::MySql(session)), Some((kept, _))) if self.is_well => {
+                    kept.put(session);
+                }
+                // The pool takes it back, or closes it.
+                (connection, _) => drop(connection),
+            }
             return;
         }
         // Dropping a detached connection closes its socket; the server rolls back.
@@ -151,6 +262,7 @@ impl Session {
         };
         // A statement that failed by itself leaves the session as it was.
         self.is_clean = was_clean;
+        self.is_well &= matched.is_ok();
         Ok(matched?)
     }
 
@@ -191,6 +303,7 @@ impl Session {
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
+        self.is_well &= rows.is_ok();
         rows?
     }
 
@@ -213,6 +326,7 @@ impl Session {
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
+        self.is_well &= done.is_ok();
         Ok(done?)
     }
 

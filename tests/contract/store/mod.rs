@@ -139,6 +139,7 @@ cases! {
     sessions::migrations_are_idempotent_and_renamed_tables_work,
     sessions::check_finds_what_is_missing,
     sessions::q_15_dropped_calls_leave_no_transaction_open,
+    sessions::more_callers_than_sessions_all_get_one,
     sessions::sagas_that_need_attention_come_first,
     sagas::a_saga_starts_once_and_reads_back,
     sagas::a_move_is_guarded_by_its_version_and_writes_what_changed,
@@ -153,6 +154,7 @@ cases! {
     sagas::a_migration_that_stopped_half_way_is_run_again,
     sessions::a_missing_table_is_named,
     sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
+    sessions::q_18_a_resting_session_that_was_killed_is_replaced,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 
