@@ -24,6 +24,7 @@ mod migrate;
 mod open_transaction;
 mod operation;
 mod outbox;
+mod pool;
 mod saga;
 mod saga_move;
 mod sequence;

@@ -15,7 +15,7 @@ use crate::base::secret::SecretUrl;
 use crate::config::ConfigError;
 
 use super::dialect::Dialect;
-use super::exec::{MySqlSessions, Pool};
+use super::pool::{MySqlSessions, Pool};
 use super::version::{Product, Server};
 
 /// Sessions that look: enough for three feeds at once, few enough not to be noticed.
