@@ -30,6 +30,23 @@ use super::snapshot::Reading;
 /// A value that only got older is announced at most this often.
 const ANNOUNCE_AGE: Duration = Duration::from_secs(1);
 
+/// When a feed reads again: on the next multiple of its pace by the wall clock, so that all feeds of a console
+/// and the clock on its screen share a wake-up and a frame. Not before half a pace is over, and a slow
+/// server gets as much rest as it worked.
+fn beat(clock: &Clock, every: Duration, started: Instant, took: Duration) -> Instant {
+    let now = Instant::now();
+    let earliest = (started + every / 2).max(now + took);
+    let wait = earliest.saturating_duration_since(now);
+    let wall = u128::try_from(clock.now().micros()).unwrap_or(0) + wait.as_micros();
+    let past = wall % every.as_micros().max(1);
+    let rest = if past == 0 {
+        0
+    } else {
+        every.as_micros() - past
+    };
+    earliest + Duration::from_micros(u64::try_from(rest).unwrap_or(0))
+}
+
 /// What a feed asks and how.
 pub(super) struct Feed<K, T> {
     /// Pause between two reads of one question.
@@ -94,8 +111,7 @@ where
             let started = Instant::now();
             let answer = (self.read)(question.clone()).await;
             let took = started.elapsed();
-            // A slow server gets as much rest as it worked.
-            due = (started + self.every).max(Instant::now() + took);
+            due = beat(&announcer.clock, self.every, started, took);
             let (generation, now_asked) = self.ask(&mut views);
             if now_asked.as_ref() == Some(&question) {
                 announcer.answer(generation, took, answer);
@@ -180,5 +196,30 @@ impl<T: PartialEq> Announcer<T> {
         if is_announced {
             self.announced_at = Some(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::Timestamp;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn feeds_meet_on_the_wall_clock_s_seconds_and_a_slow_server_rests() {
+        // 300 ms past a second that is no multiple of five.
+        let clock = Clock::fixed(Timestamp::from_micros(1_767_323_042_300_000));
+        let now = Instant::now();
+        let ms = |n| Duration::from_millis(n);
+        let wait = |every, started, took| beat(&clock, every, started, took) - now;
+        assert_eq!(wait(SECOND, now, ms(3)), ms(700));
+        assert_eq!(wait(SECOND, now - ms(300), ms(3)), ms(700));
+        assert_eq!(wait(SECOND * 5, now, ms(3)), ms(2_700));
+        assert_eq!(wait(SECOND, now - ms(800), ms(800)), ms(1_700));
+        // Asked late in a second: not again at once.
+        let late = Clock::fixed(Timestamp::from_micros(1_767_323_042_900_000));
+        assert_eq!(beat(&late, SECOND, now, ms(3)) - now, ms(1_100));
+        assert_eq!(beat(&late, SECOND, now - SECOND, ms(3)) - now, ms(100));
     }
 }

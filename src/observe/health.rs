@@ -8,7 +8,8 @@ use crate::broker::Flow;
 use crate::store::StoreProbe;
 
 use super::Observer;
-use super::reader::{AMQP, MANAGEMENT};
+use super::reader::{AMQP, MANAGEMENT, database_gate};
+use super::shared::Shared;
 use super::snapshot::{HealthSnapshot, ServerHealth, Unread};
 
 impl Observer {
@@ -25,10 +26,9 @@ impl Observer {
     /// As [`Observer::health`], without waiting for the management API, which may be slow (M-10).
     pub(super) async fn health_but_management(&self) -> HealthSnapshot {
         let probes = join_all(self.ports.iter().map(|(service, store)| async move {
-            let probe = self
-                .reader
-                .store(&service.name, "health", store.probe())
-                .await;
+            self.forget_unless_heard(&self.probes, &service.name, &database_gate(&service.name));
+            let read = self.reader.store(&service.name, "health", store.probe());
+            let probe = self.probes.get(&service.name, read).await;
             (service.name.as_str(), probe)
         }));
         let (probes, broker) = tokio::join!(probes, self.broker_health());
@@ -52,15 +52,24 @@ impl Observer {
         }
     }
 
+    /// A server whose other reads are answered is up: its probe, for version, latency and clock, is asked at a
+    /// slower pace. One that was not heard of since the last refresh, or that failed, is probed now.
+    fn forget_unless_heard<T: Clone>(&self, probes: &Shared<T>, key: &str, server: &str) {
+        let refresh = self.ports.context.thresholds.refresh;
+        if !self.reader.heard(server, refresh + refresh / 2) {
+            probes.forget(key);
+        }
+    }
+
     async fn broker_health(&self) -> ServerHealth {
         let Some(broker) = &self.ports.broker else {
             return not_asked(AMQP, "no broker is configured");
         };
-        let probe = self
+        self.forget_unless_heard(&self.broker_probe, AMQP, AMQP);
+        let read = self
             .reader
-            .broker(AMQP, "broker".to_owned(), "broker probe", broker.probe())
-            .await;
-        match probe {
+            .broker(AMQP, "broker".to_owned(), "broker probe", broker.probe());
+        match self.broker_probe.get(AMQP, read).await {
             Ok(latency) => up(AMQP, micros(latency), broker.name()),
             Err(unread) => down(AMQP, unread.reason),
         }

@@ -27,6 +27,8 @@ mod tests;
 
 pub(crate) use journal::shown as operation_shown;
 
+use std::time::Duration;
+
 use crate::broker::{Binding, BrokerOverview, QueuePage};
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterStatus;
@@ -36,6 +38,7 @@ use crate::model::outbox::{OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
 use crate::model::saga::Saga;
 use crate::ports::Ports;
+use crate::store::StoreProbe;
 use reader::Reader;
 use shared::Shared;
 
@@ -133,6 +136,8 @@ pub struct Observer {
     sagas_open: Shared<Vec<Saga>>,
     operations_unknown: Shared<Count>,
     open_findings: Shared<Option<Count>>,
+    probes: Shared<StoreProbe>,
+    broker_probe: Shared<Duration>,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -140,15 +145,18 @@ pub struct Observer {
 impl Observer {
     /// Observes these ports.
     pub fn new(ports: Ports) -> Self {
+        let slow = flow::slow(ports.context.thresholds.refresh);
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
             overviews: Shared::new(ports.context.thresholds.refresh),
             queue_pages: Shared::new(ports.context.thresholds.refresh),
             bindings: Shared::new(ports.context.thresholds.refresh),
-            sagas_open: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
-            operations_unknown: Shared::fresh_for(flow::slow(ports.context.thresholds.refresh)),
+            sagas_open: Shared::fresh_for(slow),
+            operations_unknown: Shared::fresh_for(slow),
             open_findings: Shared::fresh_for(scans::COUNTED_EVERY),
+            probes: Shared::fresh_for(slow),
+            broker_probe: Shared::fresh_for(slow),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

@@ -33,6 +33,11 @@ pub(crate) const AMQP: &str = "amqp";
 /// Management API, as a gate and on screens.
 pub(crate) const MANAGEMENT: &str = "mgmt";
 
+/// The gate of a service's database.
+pub(super) fn database_gate(service: &str) -> String {
+    format!("db {service}")
+}
+
 /// Pauses between tries of a server that is down: 1 to 2 s at first, 15 to 30 s in the end.
 const PAUSE: Backoff = Backoff {
     base: Duration::from_secs(2),
@@ -50,6 +55,8 @@ pub(crate) struct Reader {
 
 #[derive(Debug, Default)]
 struct Gate {
+    /// When a server last answered; `None` once it failed.
+    answered_at: Option<Instant>,
     failures: u32,
     /// Raised by every answer and every failure, so that of several reads that were under way when a
     /// server died only the first doubles the pause.
@@ -76,6 +83,15 @@ enum Reach {
     Answered,
 }
 
+impl Gate {
+    fn open(&mut self) {
+        if self.next_try.take().is_some() {
+            self.failures = 0;
+            self.epoch += 1;
+        }
+    }
+}
+
 impl Reader {
     pub(super) fn new(statement_timeout: Duration) -> Self {
         Self {
@@ -92,7 +108,7 @@ impl Reader {
         work: impl Future<Output = StoreResult<T>> + Send,
     ) -> Result<T, Unread> {
         let what = format!("{part} of {service}");
-        let server = format!("db {service}");
+        let server = database_gate(service);
         self.read(&server, what, part, async {
             work.await.map_err(|error| Failure {
                 reach: match error {
@@ -154,8 +170,7 @@ impl Reader {
         let own_epoch = self.enter(&what).map_err(unreachable)?;
         let failure = match within(operation, self.limit, work).await {
             Ok(Ok(value)) => {
-                self.answered(server);
-                self.answered(&what);
+                self.answered(server, &what);
                 return Ok(value);
             }
             Ok(Err(failure)) => failure,
@@ -168,8 +183,7 @@ impl Reader {
             Reach::ServerDown => self.failed(server, server_epoch, &failure.reason),
             Reach::TimedOut | Reach::Refused => self.failed(&what, own_epoch, &failure.reason),
             Reach::Answered => {
-                self.answered(server);
-                self.answered(&what);
+                self.answered(server, &what);
             }
         }
         Err(Unread {
@@ -206,17 +220,31 @@ impl Reader {
         }
     }
 
-    fn answered(&self, name: &str) {
-        if let Some(gate) = self.gates().get_mut(name) {
-            gate.failures = 0;
-            gate.next_try = None;
-            gate.epoch += 1;
+    fn answered(&self, server: &str, what: &str) {
+        let mut gates = self.gates();
+        if !gates.contains_key(server) {
+            gates.insert(server.to_owned(), Gate::default());
         }
+        if let Some(gate) = gates.get_mut(server) {
+            gate.open();
+            gate.answered_at = Some(Instant::now());
+        }
+        if let Some(gate) = gates.get_mut(what) {
+            gate.open();
+        }
+    }
+
+    /// True when some read of `server` was answered within `time` and none failed since.
+    pub(super) fn heard(&self, server: &str, time: Duration) -> bool {
+        let gates = self.gates();
+        let answered_at = gates.get(server).and_then(|gate| gate.answered_at);
+        answered_at.is_some_and(|at| at.elapsed() <= time)
     }
 
     fn failed(&self, name: &str, epoch: u64, reason: &str) {
         let mut gates = self.gates();
         let gate = gates.entry(name.to_owned()).or_default();
+        gate.answered_at = None;
         if gate.epoch == epoch {
             gate.epoch += 1;
             gate.failures = gate.failures.saturating_add(1);

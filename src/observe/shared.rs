@@ -33,6 +33,12 @@ impl<T: Clone> Shared<T> {
         }
     }
 
+    /// Forgets the service's answer: the next who asks reads it.
+    pub(super) fn forget(&self, service: &str) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.remove(service);
+    }
+
     /// The service's answer, from `read` unless somebody else just read it. A failure is not kept.
     pub(super) async fn get<E>(
         &self,
@@ -74,6 +80,15 @@ mod tests {
         let answers = tokio::join!(shared.get("orders", read()), shared.get("orders", read()));
         assert_eq!(answers, (Ok(1), Ok(1)));
         assert_eq!(shared.get("inventory", read()).await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn what_was_forgotten_is_read_again() {
+        let shared = Shared::fresh_for(Duration::from_mins(1));
+        let read = |n: u32| async move { Ok::<_, &str>(n) };
+        assert_eq!(shared.get("orders", read(1)).await, Ok(1));
+        shared.forget("orders");
+        assert_eq!(shared.get("orders", read(2)).await, Ok(2));
     }
 
     #[tokio::test]

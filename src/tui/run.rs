@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::assembly::Services;
-use crate::base::clock::{Clock, Timestamp};
+use crate::base::clock::Clock;
 use crate::base::tasks::Tasks;
 use crate::observe::Feeds;
 use crate::observe::snapshot::Reading;
@@ -35,9 +35,9 @@ use super::{Options, TuiError};
 const FRAME: Duration = Duration::from_millis(33);
 /// A key is answered sooner: it must be on screen within 16 ms whatever was drawn just before.
 const FRAME_AFTER_KEY: Duration = Duration::from_millis(5);
-/// While nobody touches it, what comes by itself is gathered for so long: the answers of one refresh, which
-/// come one after the other, share a frame.
-const GATHER: Duration = Duration::from_millis(400);
+/// While nobody touches it, what comes by itself is gathered for so long: the clock on the screen and the
+/// answers of one refresh, which begins with its second, share a frame.
+const GATHER: Duration = Duration::from_millis(50);
 /// Somebody is there for so long after a key or the outcome of one.
 const ATTENDED: Duration = Duration::from_secs(3);
 /// Events handled between two frames at most, so that a flood of them cannot starve the screen.
@@ -123,8 +123,6 @@ struct Console {
     drawn_at: Option<Instant>,
     /// Since when something waits for a frame.
     dirty_since: Instant,
-    /// The clock that the last frame showed.
-    drawn_now: Timestamp,
     /// When somebody last did something, or heard what became of it.
     touched_at: Instant,
 }
@@ -232,7 +230,6 @@ impl Console {
             is_urgent: false,
             drawn_at: None,
             dirty_since: Instant::now(),
-            drawn_now: clock_now,
             touched_at: Instant::now(),
         };
         console.draw()?;
@@ -299,12 +296,6 @@ impl Console {
         }
     }
 
-    /// The clock on the screen is to go on: what waits is shown with it.
-    fn is_second_over(&self) -> bool {
-        let second = |at: Timestamp| at.micros().div_euclid(1_000_000);
-        second(self.model.world.now) != second(self.drawn_now)
-    }
-
     /// When the next frame may be drawn.
     fn frame_due(&self) -> Instant {
         let Some(drawn_at) = self.drawn_at else {
@@ -312,7 +303,7 @@ impl Console {
         };
         if self.is_urgent {
             drawn_at + FRAME_AFTER_KEY
-        } else if self.is_second_over() || self.touched_at.elapsed() < ATTENDED {
+        } else if self.touched_at.elapsed() < ATTENDED {
             drawn_at + FRAME
         } else {
             (drawn_at + FRAME).max(self.dirty_since + GATHER)
@@ -420,7 +411,6 @@ impl Console {
         self.is_dirty = false;
         self.is_urgent = false;
         self.drawn_at = Some(Instant::now());
-        self.drawn_now = self.model.world.now;
         Ok(())
     }
 }

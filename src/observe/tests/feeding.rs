@@ -92,8 +92,13 @@ async fn only_what_is_looked_at_is_read() {
         assert_eq!(calls.of(part), 2, "{part}");
     }
     assert!(
-        (9..=11).contains(&calls.of("probe")),
+        (9..=11).contains(&calls.of("dead_letter_counts")),
         "{}",
+        calls.of("dead_letter_counts")
+    );
+    assert!(
+        (2..=3).contains(&calls.of("probe")),
+        "its other reads tell that it is up: {}",
         calls.of("probe")
     );
     let asked = &console.world.orders.calls;

@@ -131,6 +131,38 @@ async fn a_dead_service_is_named_and_the_others_are_shown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_answers_others_is_probed_at_a_slower_pace_and_at_once_after_a_failure() {
+    let world = World::new();
+    let observer = Observer::new(world.ports.clone());
+    let refresh = observer.ports().context.thresholds.refresh;
+    let look = async || {
+        tokio::time::advance(refresh).await;
+        observer.flow().await;
+        observer.health().await
+    };
+    for _ in 0..5 {
+        assert_eq!(look().await.databases[0].is_up, Some(true));
+    }
+    assert_eq!(world.orders.calls.of("probe"), 1, "others answered");
+    look().await;
+    assert_eq!(world.orders.calls.of("probe"), 2, "the kept one is old");
+
+    world.orders.set(Mode::Down);
+    let health = look().await;
+    assert_eq!(health.databases[0].is_up, Some(false), "not the kept one");
+    assert_eq!(health.databases[1].is_up, Some(true));
+
+    // Nothing else is read of it: each look probes.
+    world.inventory.set(Mode::Up);
+    let before = world.inventory.calls.of("probe");
+    for _ in 0..4 {
+        tokio::time::advance(refresh * 2).await;
+        observer.health().await;
+    }
+    assert_eq!(world.inventory.calls.of("probe"), before + 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hung_service_costs_the_others_its_limit_and_no_more() {
     let world = World::new();
     world.orders.set(Mode::Hung);

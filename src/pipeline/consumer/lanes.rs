@@ -6,16 +6,17 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::super::death::{aggregate_id_of, event_id_of};
 use super::letter::Arrived;
+use crate::model::ids::AggregateId;
 use crate::model::message::Message;
-use crate::model::waiting::WaitingEvent;
 
 /// Something to handle.
 #[derive(Debug)]
 pub(super) enum Job {
     /// A message of the queue.
     Delivery { tag: u64, arrived: Box<Arrived> },
-    /// A parked event whose turn it is.
-    Waiting(Box<WaitingEvent>),
+    /// A sequence with a parked event whose turn it was at the last look. What is done is read again: a delivery
+    /// before it in the lane may have consumed it.
+    Waiting(AggregateId),
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ impl Lanes {
         let mut hasher = DefaultHasher::new();
         match &job {
             Job::Delivery { arrived, .. } => key_of(&arrived.message).hash(&mut hasher),
-            Job::Waiting(event) => Some(event.aggregate_id.as_str()).hash(&mut hasher),
+            Job::Waiting(aggregate_id) => Some(aggregate_id.as_str()).hash(&mut hasher),
         }
         let count = self.0.len().max(1) as u64;
         let index = usize::try_from(hasher.finish() % count).unwrap_or(0);

@@ -350,8 +350,8 @@ impl Consumer {
             self.is_sweeping = false;
             self.sweep_at = Instant::now() + SWEEP;
         }
-        for event in ended.ready {
-            self.lanes.push(Job::Waiting(Box::new(event)));
+        for aggregate_id in ended.ready {
+            self.lanes.push(Job::Waiting(aggregate_id));
         }
         match (ended.verdict, ended.tag) {
             (Verdict::Settled, Some(tag)) => {

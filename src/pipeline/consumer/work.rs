@@ -51,7 +51,7 @@ pub(super) struct Ended {
     /// The delivery that is kept.
     pub kept: Option<Box<Arrived>>,
     /// Parked events whose turn has come, found by a sweep.
-    pub ready: Vec<WaitingEvent>,
+    pub ready: Vec<AggregateId>,
 }
 
 /// What the subscription has to do.
@@ -121,10 +121,8 @@ impl Work {
                     }
                     end.verdict
                 }
-                Job::Waiting(event) => {
-                    if self.waiting(event, &mut tally).await {
-                        self.successors(&event.aggregate_id, &mut tally).await;
-                    }
+                Job::Waiting(aggregate_id) => {
+                    self.successors(aggregate_id, &mut tally).await;
                     Verdict::Settled
                 }
             }
@@ -148,8 +146,8 @@ impl Work {
         }
     }
 
-    /// Parked events that became ready, left behind by a worker that died after a commit; and, with
-    /// `may_give_up`, those whose deadline is over become dead letters.
+    /// Sequences with parked events that became ready, left behind by a worker that died after a commit, one
+    /// entry for each event; and, with `may_give_up`, those whose deadline is over become dead letters.
     pub(super) async fn sweep(self: Arc<Self>, may_give_up: bool) -> Ended {
         let mut tally = Tally::default();
         let look = AssertUnwindSafe(self.look_at_waiting(may_give_up, &mut tally));
@@ -178,7 +176,7 @@ impl Work {
         &self,
         may_give_up: bool,
         tally: &mut Tally,
-    ) -> Result<Vec<WaitingEvent>, StoreError> {
+    ) -> Result<Vec<AggregateId>, StoreError> {
         let summary = self.store.waiting_summary().await?;
         if summary.is_none_or(|waiting| waiting.count.is_zero()) {
             return Ok(Vec::new());
@@ -188,7 +186,8 @@ impl Work {
             tally.tell(format!("overdue events could not be given up: {error}"));
         }
         let found = self.store.ready_waiting(&self.name, SWEEP_MAX).await?;
-        Ok(readable(found, tally))
+        let events = readable(found, tally).into_iter();
+        Ok(events.map(|event| event.aggregate_id).collect())
     }
 
     /// Gives up one after the other: each is taken, under a lease that outlives its publish, only when

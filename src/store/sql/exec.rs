@@ -1,102 +1,30 @@
-//! A small executor over the two typed pools: statements with bound [`Value`]s in, rows of [`Value`]s
+//! A small executor over the two typed drivers: statements with bound [`Value`]s in, rows of [`Value`]s
 //! out. A [`Session`] that is dropped in the middle of something is cut off from its pool, so that no
 //! half-open transaction is ever handed to the next user.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
-    Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _,
-    Executor as _, MySql, MySqlPool, Row as _, Sqlite, SqlitePool, TypeInfo as _, ValueRef as _,
+    Arguments as _, AssertSqlSafe, Column as _, Executor as _, MySql, Row as _, Sqlite,
+    TypeInfo as _, ValueRef as _,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock::Timestamp;
-use crate::base::tls;
 use crate::model::count::Count;
 use crate::store::Value;
 
 use super::dialect::Dialect;
 use super::fault::{Fault, SqlResult};
+use super::pool::Kept;
 
 /// Room for a packet's own bytes.
 const PACKET_SLACK: usize = 1024;
 
-/// A pool of one product.
-pub enum Pool {
-    /// MySQL, MariaDB.
-    MySql(Box<MySqlSessions>),
-    /// SQLite.
-    Sqlite(SqlitePool),
-}
-
-/// Sessions of a MySQL or MariaDB server.
-pub struct MySqlSessions {
-    /// The pool.
-    pub pool: MySqlPool,
-    /// What it connects with.
-    pub options: MySqlConnectOptions,
-    /// One first connection at a time.
-    pub gate: tokio::sync::Mutex<()>,
-    /// The server's `max_allowed_packet`; 0 until known.
-    pub packet_bytes_max: Arc<AtomicU64>,
-}
-
-impl MySqlSessions {
-    /// Takes a session. While the pool is empty one connection is tried first: the pool itself would
-    /// try a refusing server ten times and more before it says so, and then not why.
-    async fn acquire(&self) -> Result<PoolConnection<MySql>, sqlx::Error> {
-        if self.pool.size() == 0 {
-            let _one_at_a_time = self.gate.lock().await;
-            if self.pool.size() == 0 {
-                self.options.connect().await?.close().await?;
-            }
-        }
-        self.pool.acquire().await
-    }
-
-    /// A refused handshake, with the server's name and the fix; any other error as it is.
-    fn told(&self, error: sqlx::Error) -> Fault {
-        if matches!(error, sqlx::Error::Database(_)) {
-            return Fault::Sql(error);
-        }
-        let place = format!("{}:{}", self.options.get_host(), self.options.get_port());
-        match tls::explained(&error.to_string(), &place) {
-            Some(told) => Fault::Unreachable(told),
-            None => Fault::Sql(error),
-        }
-    }
-}
-
-impl Pool {
-    /// Takes a session from the pool, connecting if needed; bounded by the pool's acquire timeout.
-    pub async fn session(&self) -> SqlResult<Session> {
-        let (connection, packet_bytes_max) = match self {
-            Self::MySql(sessions) => (
-                Borrowed::MySql(sessions.acquire().await.map_err(|e| sessions.told(e))?),
-                sessions.packet_bytes_max.load(Ordering::Relaxed),
-            ),
-            Self::Sqlite(pool) => (Borrowed::Sqlite(pool.acquire().await?), 0),
-        };
-        Ok(Session {
-            connection: Some(connection),
-            is_clean: true,
-            packet_bytes_max,
-        })
-    }
-
-    /// Closes it; waits for sessions to come back.
-    pub async fn close(&self) {
-        match self {
-            Self::MySql(sessions) => sessions.pool.close().await,
-            Self::Sqlite(pool) => pool.close().await,
-        }
-    }
-}
-
-/// A session of a pool.
+/// A connection and where it belongs.
 pub(super) enum Borrowed {
     /// MySQL, MariaDB.
     MySql(PoolConnection<MySql>),
@@ -109,13 +37,24 @@ pub struct Session {
     pub(super) connection: Option<Borrowed>,
     /// True between statements outside a transaction: only then may the pool have it back.
     pub(super) is_clean: bool,
+    /// False once a statement failed: the pool has to ask whether it is still alive.
+    is_well: bool,
     /// What the server takes in one statement; 0: unknown or no limit.
     packet_bytes_max: u64,
+    /// Where it is kept when it comes back well, and its place there; dropped last.
+    home: Option<(Arc<Kept>, OwnedSemaphorePermit)>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if self.is_clean {
+            match (self.connection.take(), &self.home) {
+                (Some(Borrowed::MySql(session)), Some((kept, _))) if self.is_well => {
+                    kept.put(session);
+                }
+                // The pool takes it back, or closes it.
+                (connection, _) => drop(connection),
+            }
             return;
         }
         // Dropping a detached connection closes its socket; the server rolls back.
@@ -128,6 +67,33 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// A session of SQLite.
+    pub(super) const fn of_sqlite(connection: PoolConnection<Sqlite>) -> Self {
+        Self {
+            connection: Some(Borrowed::Sqlite(connection)),
+            is_clean: true,
+            is_well: true,
+            packet_bytes_max: 0,
+            home: None,
+        }
+    }
+
+    /// A session of MySQL or MariaDB that takes so much in one statement (0: not known), and where it is
+    /// kept afterwards.
+    pub(super) const fn of_mysql(
+        connection: PoolConnection<MySql>,
+        packet_bytes_max: u64,
+        home: (Arc<Kept>, OwnedSemaphorePermit),
+    ) -> Self {
+        Self {
+            connection: Some(Borrowed::MySql(connection)),
+            is_clean: true,
+            is_well: true,
+            packet_bytes_max,
+            home: Some(home),
+        }
+    }
+
     /// The dialect it speaks.
     pub const fn dialect(&self) -> Dialect {
         match self.connection {
@@ -154,6 +120,7 @@ impl Session {
         };
         // A statement that failed by itself leaves the session as it was.
         self.is_clean = was_clean;
+        self.is_well &= matched.is_ok();
         Ok(matched?)
     }
 
@@ -194,6 +161,7 @@ impl Session {
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
+        self.is_well &= rows.is_ok();
         rows?
     }
 
@@ -216,6 +184,7 @@ impl Session {
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
+        self.is_well &= done.is_ok();
         Ok(done?)
     }
 

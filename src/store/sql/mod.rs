@@ -25,6 +25,7 @@ mod named;
 mod open_transaction;
 mod operation;
 mod outbox;
+mod pool;
 mod saga;
 mod saga_move;
 mod scan;

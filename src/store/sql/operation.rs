@@ -68,18 +68,14 @@ pub async fn one(db: &Db, id: &OperationId) -> SqlResult<Option<Operation>> {
 pub async fn unfinished(db: &Db, rows_max: u32) -> SqlResult<Vec<Operation>> {
     let statements = db.journal()?;
     let mut session = db.read().await?;
-    let mut operations = Vec::new();
-    for state in [OperationState::Running, OperationState::Unknown] {
-        let rows = session
-            .fetch(
-                &statements.unfinished,
-                &[text(state.word()), limit(u64::from(rows_max))],
-            )
-            .await?;
-        for row in &rows {
-            operations.push(operation_of(row)?);
-        }
-    }
+    let each = limit(u64::from(rows_max));
+    let rows = session
+        .fetch(&statements.unfinished, &[each.clone(), each])
+        .await?;
+    let mut operations = rows
+        .iter()
+        .map(operation_of)
+        .collect::<SqlResult<Vec<_>>>()?;
     operations
         .sort_by(|a, b| (a.created_at, &a.operation_id).cmp(&(b.created_at, &b.operation_id)));
     operations.truncate(rows_max as usize);

@@ -85,47 +85,54 @@ pub fn statements(db: &Db) -> SqlResult<&SagaStatements> {
 pub async fn list(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
     let statements = statements(db)?;
     let mut session = db.read().await?;
-    let over = |state: SagaState| (statements.finished.as_str(), vec![text(state.word())]);
-    let lists = unfinished(db, statements).into_iter();
-    let lists = lists.chain([SagaState::Compensated, SagaState::Completed].map(over));
-    let mut sagas = fetch_lists(&mut session, lists, rows_max).await?;
+    let rows_max = within(rows_max);
+    let mut values = unfinished(db, rows_max);
+    for state in [SagaState::Compensated, SagaState::Completed] {
+        values.extend([text(state.word()), limit(rows_max)]);
+    }
+    let mut sagas = fetch_ranked(&mut session, &statements.list, &values, rows_max).await?;
     add_steps(&mut session, statements, &mut sagas).await?;
     Ok(sagas)
 }
 
 /// As [`list`], without the finished ones and without steps: what a look once a second can afford.
 pub async fn open(db: &Db, rows_max: u32) -> SqlResult<Vec<Saga>> {
-    let lists = unfinished(db, statements(db)?).into_iter();
-    fetch_lists(&mut db.read().await?, lists, rows_max).await
+    let rows_max = within(rows_max);
+    let (statements, values) = (statements(db)?, unfinished(db, rows_max));
+    fetch_ranked(&mut db.read().await?, &statements.open, &values, rows_max).await
 }
 
-fn unfinished<'a>(db: &Db, statements: &'a SagaStatements) -> [(&'a str, Vec<Value>); 3] {
-    [
-        (&statements.failed, vec![]),
-        (&statements.attention, vec![]),
-        (&statements.stalest, vec![limit(db.count_cap)]),
-    ]
+/// Their steps are read by a list of ids.
+fn within(rows_max: u32) -> u64 {
+    u64::from(rows_max.max(1)).min(IDS_MAX as u64)
 }
 
-/// The rows of one list after the other, each within what the ones before left of the limit.
-async fn fetch_lists<'a>(
+fn unfinished(db: &Db, rows_max: u64) -> Vec<Value> {
+    let each = limit(rows_max);
+    vec![each.clone(), each.clone(), limit(db.count_cap), each]
+}
+
+/// The rows of all lists in their order, no more than the limit.
+async fn fetch_ranked(
     session: &mut Session,
-    lists: impl Iterator<Item = (&'a str, Vec<Value>)>,
-    rows_max: u32,
+    statement: &str,
+    values: &[Value],
+    rows_max: u64,
 ) -> SqlResult<Vec<Saga>> {
-    let wanted = (rows_max.max(1) as usize).min(IDS_MAX);
-    let mut sagas = Vec::new();
-    for (statement, mut values) in lists {
-        let left = wanted.saturating_sub(sagas.len());
-        if left == 0 {
-            break;
-        }
-        values.push(limit(left as u64));
-        for row in session.fetch(statement, &values).await? {
-            sagas.push(saga_of(&row)?);
-        }
-    }
-    Ok(sagas)
+    let rows = session.fetch(statement, values).await?;
+    let ranked = rows.iter().map(ranked_of).collect::<SqlResult<Vec<_>>>();
+    // The parts of a union come in no promised order.
+    let mut ranked = ranked?;
+    ranked.sort_by_key(|(rank, _)| *rank);
+    let first = ranked.into_iter().map(|(_, saga)| saga);
+    Ok(first
+        .take(usize::try_from(rows_max).unwrap_or(IDS_MAX))
+        .collect())
+}
+
+/// A saga with the number of its list and its place in it.
+fn ranked_of(row: &Row) -> SqlResult<((i64, i64), Saga)> {
+    Ok(((row.int(17)?, row.int(18)?), saga_of(row)?))
 }
 
 /// Sagas whose id starts so, at most 20, with their steps.

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
+use sqlx::{ConnectOptions as _, Executor as _, Row as _};
 
 use crate::base::secret::SecretUrl;
 use crate::config::ConfigError;
 
 use super::dialect::Dialect;
-use super::exec::{MySqlSessions, Pool};
+use super::pool::{MySqlSessions, Pool};
 use super::version::{Product, Server};
 
 /// Sessions that look: enough for three feeds at once, few enough not to be noticed.
@@ -23,10 +23,6 @@ const READ_SESSIONS: u32 = 3;
 /// Sessions that write: a consumer's lanes hold one each while they work (at most 6), and two are left to
 /// the other workers. Two claimers saturate two cores (perf.md section 3).
 const WRITE_SESSIONS: u32 = 8;
-
-/// A session that was back in the pool for longer is asked first whether it is still alive. One that came
-/// back just now was asked then: the pool does that at every return.
-const TRUSTED: Duration = Duration::from_secs(3);
 
 /// The pools of one database.
 pub struct Pools {
@@ -98,15 +94,6 @@ fn open_mysql(options: MySqlConnectOptions, statement_timeout: Duration, read_on
             .min_connections(0)
             .acquire_timeout(statement_timeout)
             .idle_timeout(Duration::from_mins(5))
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUSTED {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
             .after_connect(move |connection, _| {
                 let (server, packet) = (Arc::clone(&server), Arc::clone(&packet));
                 Box::pin(async move {
@@ -114,12 +101,13 @@ fn open_mysql(options: MySqlConnectOptions, statement_timeout: Duration, read_on
                 })
             })
             .connect_lazy_with(options.clone());
-        Pool::MySql(Box::new(MySqlSessions {
+        let packet = Arc::clone(&packet_bytes_max);
+        Pool::MySql(Box::new(MySqlSessions::new(
             pool,
-            options: options.clone(),
-            gate: tokio::sync::Mutex::new(()),
-            packet_bytes_max: Arc::clone(&packet_bytes_max),
-        }))
+            options.clone(),
+            max,
+            packet,
+        )))
     };
     Pools {
         dialect: Dialect::MySql,

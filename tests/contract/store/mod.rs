@@ -142,6 +142,7 @@ cases! {
     sessions::migrations_are_idempotent_and_renamed_tables_work,
     sessions::check_finds_what_is_missing,
     sessions::q_15_dropped_calls_leave_no_transaction_open,
+    sessions::more_callers_than_sessions_all_get_one,
     sessions::sagas_that_need_attention_come_first,
     sagas::a_saga_starts_once_and_reads_back,
     sagas::a_move_is_guarded_by_its_version_and_writes_what_changed,
@@ -150,6 +151,8 @@ cases! {
     sagas::a_claim_whose_lease_is_over_is_due_again,
     sagas::a_person_s_action_is_one_audited_transaction,
     sagas::two_movers_of_one_saga_wait_for_each_other,
+    sagas::sagas_come_list_after_list_and_within_the_limit,
+    sagas::a_saga_that_moves_from_list_to_list_is_in_every_look,
     sagas::an_effect_whose_row_was_written_meanwhile_is_tried_again,
     trace::an_aggregate_is_read_with_its_causes,
     trace::inbox_rows_and_waiting_events_are_found_by_their_ids,
@@ -168,6 +171,7 @@ cases! {
     trouble::what_was_sent_is_followed_to_its_consumer,
     trouble::who_holds_locks_is_seen_or_the_missing_right_named,
     sessions::q_14_the_oldest_open_transaction_is_told_or_not_known,
+    sessions::q_18_a_resting_session_that_was_killed_is_replaced,
     sessions::a_row_that_cannot_fit_is_refused_and_the_session_lives,
 }
 

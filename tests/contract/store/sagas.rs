@@ -1,5 +1,6 @@
 //! Sagas: starting, moving under a lock, claims with token and lease, and what a person does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redrive::model::audit::AuditRecord;
@@ -413,6 +414,74 @@ pub async fn two_movers_of_one_saga_wait_for_each_other(f: &Fixture) {
     if f.product != "sqlite" {
         assert_eq!(second, Ok(Some(2)));
     }
+}
+
+pub async fn sagas_come_list_after_list_and_within_the_limit(f: &Fixture) {
+    let mut ids = Vec::new();
+    for (n, state) in [
+        "completed",
+        "running",
+        "compensated",
+        "compensation_failed",
+        "compensating",
+        "completed",
+        "compensation_failed",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let id = begin(f.store.as_ref(), &n.to_string()).await;
+        f.sql(format!(
+            "UPDATE sagas SET state = '{state}' WHERE saga_id = '{id}'"
+        ))
+        .await;
+        ids.push(id);
+    }
+    let waits = format!(
+        "UPDATE sagas SET attention = 'look', attention_at = created_at WHERE saga_id = '{}'",
+        ids[4]
+    );
+    f.sql(waits).await;
+    let order = [3, 6, 4, 1, 2, 5, 0].map(|n| ids[n].clone());
+    let listed = async |rows_max| {
+        let sagas = f.store.sagas(rows_max).await.expect("lists").into_iter();
+        sagas.map(|saga| saga.saga_id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(50).await, order);
+    assert_eq!(listed(3).await, order[..3]);
+    let open = f.store.sagas_open(50).await.expect("lists").into_iter();
+    let open: Vec<_> = open.map(|saga| saga.saga_id).collect();
+    assert_eq!(open, order[..4]);
+}
+
+/// The lists are read in one statement: what leaves one for the next meanwhile is in one of them.
+pub async fn a_saga_that_moves_from_list_to_list_is_in_every_look(f: &Fixture) {
+    let id = begin(f.store.as_ref(), "7").await;
+    let other = f.another();
+    let is_over = AtomicBool::new(false);
+    let moves = async {
+        let mut n = 0_u32;
+        while !is_over.load(Ordering::SeqCst) {
+            n += 1;
+            let state = ["running", "compensation_failed", "completed"][n as usize % 3];
+            f.sql(format!(
+                "UPDATE sagas SET state = '{state}' WHERE saga_id = '{id}'"
+            ))
+            .await;
+        }
+        n
+    };
+    let looks = async {
+        let mut found = Vec::new();
+        for _ in 0..200 {
+            found.push(other.sagas(5).await.expect("lists").len());
+        }
+        is_over.store(true, Ordering::SeqCst);
+        found
+    };
+    let (moved, found) = tokio::join!(moves, looks);
+    assert!(moved >= 20, "it moved {moved} times");
+    assert_eq!(found, [1; 200]);
 }
 
 /// Two consumers look for a row, find none, and insert it: who comes second tries again and finds it.

@@ -264,6 +264,37 @@ pub async fn q_15_dropped_calls_leave_no_transaction_open(f: &Fixture) {
     assert!(f.store.dead_letter_groups().await.is_ok());
 }
 
+/// Sessions are few: who finds none waits for one that comes back, wherever it is kept.
+pub async fn more_callers_than_sessions_all_get_one(f: &Fixture) {
+    let store = f.another();
+    for _ in 0..3 {
+        let reads = futures::future::join_all((0..40).map(|_| store.outbox_counts())).await;
+        assert_eq!(reads.iter().filter(|read| read.is_err()).count(), 0);
+    }
+    store.close().await;
+}
+
+/// A session that the server closed while it rested costs one call at most. SQLite has no server.
+pub async fn q_18_a_resting_session_that_was_killed_is_replaced(f: &Fixture) {
+    if f.product == "sqlite" {
+        return;
+    }
+    let (name, reader) = f.with_rights("SELECT").await;
+    reader.outbox_counts().await.expect("reads");
+    let user = name.split('\'').nth(1).expect("a user");
+    let own = format!("FROM information_schema.processlist WHERE user = '{user}'");
+    assert_eq!(f.number(format!("SELECT COUNT(*) {own}")).await, 1, "kept");
+    let session = f.number(format!("SELECT MAX(id) {own}")).await;
+    f.sql(format!("KILL {session}")).await;
+    if let Err(error) = reader.outbox_counts().await {
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    }
+    reader.outbox_counts().await.expect("reads again");
+    reader.close().await;
+    assert_eq!(f.number(format!("SELECT COUNT(*) {own}")).await, 0);
+    f.sql(format!("DROP USER {name}")).await;
+}
+
 pub async fn sagas_that_need_attention_come_first(f: &Fixture) {
     let saga = |id: &str, state: &str, age_s: i64| {
         let at = f.moment(-age_s * 1_000_000);

@@ -146,6 +146,27 @@ async fn an_event_that_waits_is_one_event_however_often_it_is_delivered() {
 }
 
 #[tokio::test]
+async fn a_sweep_that_finds_what_a_delivery_consumes_meanwhile_counts_nothing() {
+    let bench = Bench::new().await;
+    let mut consumer = with_policy(&bench, VersionPolicy::increment());
+    bench.put(QUEUE, vec![event(2, "ok")]).await;
+    consumer.run_once().await;
+    bench
+        .execute("inventory", "UPDATE applied_versions SET version = 1")
+        .await;
+    let swept = Arc::clone(&consumer.work).sweep(false).await;
+    let [aggregate_id] = swept.ready.as_slice() else {
+        panic!("one is ready: {:?}", swept.ready)
+    };
+    let job = || Job::Waiting(aggregate_id.clone());
+    let first = Arc::clone(&consumer.work).run(0, job()).await;
+    assert_eq!(first.tally.counts, [("done", 1)]);
+    let second = Arc::clone(&consumer.work).run(0, job()).await;
+    assert_eq!(second.tally.counts, []);
+    assert_eq!(bench.number("inventory", INBOX).await, 1);
+}
+
+#[tokio::test]
 async fn a_successor_that_fails_for_now_goes_round_and_is_still_applied_in_order() {
     let bench = Bench::new().await;
     let mut consumer = with_policy(&bench, VersionPolicy::increment());

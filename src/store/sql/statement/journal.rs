@@ -5,6 +5,19 @@ use crate::mapping::Identifier;
 
 use super::{Slots, UnknownSlot};
 
+/// The oldest operations of a state. Binds limit.
+macro_rules! unfinished {
+    ($state:literal, $alias:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT operation_id, verb, state, actor, reason, ticket, plan_digest, plan_text,
+  {us(created_at)}, {us(finished_at)} FROM operations WHERE state = '",
+            $state,
+            "' ORDER BY created_at, operation_id LIMIT ?) ",
+            $alias
+        )
+    };
+}
+
 super::statements! {
     /// The journal's statements.
     JournalStatements {
@@ -18,9 +31,9 @@ ORDER BY created_at DESC, operation_id DESC LIMIT ?",
         /// One operation. Primary key. Binds id.
         operation: "SELECT operation_id, verb, state, actor, reason, ticket, plan_digest, plan_text, {us(created_at)},
   {us(finished_at)} FROM operations WHERE operation_id = ?",
-        /// Unfinished operations of one state, oldest first. (state, created_at). Binds state, limit.
-        unfinished: "SELECT operation_id, verb, state, actor, reason, ticket, plan_digest, plan_text, {us(created_at)},
-  {us(finished_at)} FROM operations WHERE state = ? ORDER BY created_at, operation_id LIMIT ?",
+        /// Unfinished operations, the oldest of each state, in one statement: one that becomes unknown meanwhile is in
+        /// one of the parts. (state, created_at). Binds limit, limit.
+        unfinished: concat!(unfinished!("running", "a"), " UNION ALL ", unfinished!("unknown", "b")),
         /// Items of some operations by number. Primary key. Binds ids.
         items: "SELECT operation_id, item_no, event_id, consumer_name, dead_letter_id, state, token, {us(lease_until)},
   {us(published_at)}, {us(updated_at)}, evidence, deaths_before, new_event_id

@@ -15,6 +15,78 @@ attention, owner, evidence"
     };
 }
 
+/// One list of several: its rows with the number of the list and their place in it, as `ranked_of` in
+/// `saga.rs` reads them.
+macro_rules! ranked {
+    ($number:literal, $alias:literal, $rank:literal, $from:expr) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            saga!(),
+            ", ",
+            $number,
+            " AS list_no, ",
+            $rank,
+            " AS list_rank ",
+            $from,
+            ") ",
+            $alias
+        )
+    };
+}
+
+/// Sagas whose compensation failed, longest waiting first. (state, updated_at). Binds limit.
+macro_rules! failed {
+    () => {
+        ranked!(
+            "0",
+            "a",
+            "{us(updated_at)}",
+            "FROM {sagas} WHERE state = 'compensation_failed' ORDER BY updated_at, saga_id LIMIT ?"
+        )
+    };
+}
+
+/// Other sagas a person has to look at, longest waiting first. (attention_at), a range of what is not
+/// NULL. Binds limit.
+macro_rules! attention {
+    () => {
+        ranked!(
+            "1",
+            "b",
+            "{us(attention_at)}",
+            "FROM {sagas}{by_attention}
+WHERE attention_at > {epoch} AND state <> 'compensation_failed' ORDER BY attention_at, saga_id LIMIT ?"
+        )
+    };
+}
+
+/// Other unfinished sagas, stalest first, out of at most the cap. (state, updated_at). Binds cap, limit.
+macro_rules! stalest {
+    () => {
+        ranked!(
+            "2",
+            "c",
+            "{us(updated_at)}",
+            "FROM (SELECT saga_id AS k FROM {sagas}
+  WHERE state NOT IN ('compensation_failed', 'completed', 'compensated') LIMIT ?) x
+JOIN {sagas} ON saga_id = k WHERE attention_at IS NULL ORDER BY updated_at, saga_id LIMIT ?"
+        )
+    };
+}
+
+/// Finished sagas of a state, latest first. (state, updated_at). Binds state, limit.
+macro_rules! finished {
+    ($number:literal, $alias:literal) => {
+        ranked!(
+            $number,
+            $alias,
+            "-{us(updated_at)}",
+            "FROM {sagas} WHERE state = ? AND attention_at IS NULL
+ORDER BY updated_at DESC, saga_id DESC LIMIT ?"
+        )
+    };
+}
+
 /// What a move writes; a move that only sets timers keeps version and time of the last change. Binds state,
 /// 1 or 0, expiry, due, failures, error, attention, attention (flag), owner, evidence, 1 or 0.
 macro_rules! moved {
@@ -30,20 +102,12 @@ WHERE saga_id = ? AND version = ?"
 super::statements! {
     /// Statements on sagas.
     SagaStatements {
-        /// Sagas whose compensation failed, longest waiting first. (state, updated_at). Binds limit.
-        failed: concat!("SELECT ", saga!(), " FROM {sagas} WHERE state = 'compensation_failed'
-ORDER BY updated_at, saga_id LIMIT ?"),
-        /// Other sagas a person has to look at, longest waiting first. (attention_at), a range of what is
-        /// not NULL. Binds limit.
-        attention: concat!("SELECT ", saga!(), " FROM {sagas}{by_attention}
-WHERE attention_at > {epoch} AND state <> 'compensation_failed' ORDER BY attention_at, saga_id LIMIT ?"),
-        /// Other unfinished sagas, stalest first, out of at most the cap. (state, updated_at). Binds cap, limit.
-        stalest: concat!("SELECT ", saga!(), " FROM (SELECT saga_id AS k, updated_at AS u FROM {sagas}
-  WHERE state NOT IN ('compensation_failed', 'completed', 'compensated') LIMIT ?) x
-JOIN {sagas} ON saga_id = k WHERE attention_at IS NULL ORDER BY u, k LIMIT ?"),
-        /// Finished sagas, latest first. (state, updated_at). Binds state, limit.
-        finished: concat!("SELECT ", saga!(), " FROM {sagas} WHERE state = ? AND attention_at IS NULL
-ORDER BY updated_at DESC, saga_id DESC LIMIT ?"),
+        /// The unfinished ones, in one statement: a saga that moves from one list to the next meanwhile is
+        /// in one of them. Binds limit, limit, cap, limit.
+        open: concat!(failed!(), " UNION ALL ", attention!(), " UNION ALL ", stalest!()),
+        /// The same and finished ones. Binds as `open`, then state and limit twice.
+        list: concat!(failed!(), " UNION ALL ", attention!(), " UNION ALL ", stalest!(),
+            " UNION ALL ", finished!("3", "d"), " UNION ALL ", finished!("4", "e")),
         /// Steps of some sagas by number. Primary key. Binds ids.
         steps: "SELECT saga_id, step_no, name, forward_state, compensation_state, attempts, {us(timeout_at)},
   last_error, forward_key, compensation_key, event_id, queries, conflict_text, {us(updated_at)}
