@@ -55,6 +55,11 @@ impl Consumer {
         let mut work = tokio::task::JoinSet::new();
         work.spawn(async move {
             let mut held = Vec::new();
+            let mut pace = tokio::time::interval(match manner {
+                Manner::Slow(each) => each,
+                // A loop that is hot enough to be seen, and leaves the machine to the others.
+                _ => Duration::from_millis(5),
+            });
             while let Some(Ok(delivery)) = deliveries.next().await {
                 counter.fetch_add(1, Ordering::AcqRel);
                 match manner {
@@ -65,13 +70,12 @@ impl Consumer {
                         return;
                     }
                     Manner::GivesBack => {
-                        // Hot enough to be seen, and leaves the machine to the others.
-                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        pace.tick().await;
                         let again = BasicRejectOptions { requeue: true };
                         drop(delivery.acker.reject(again).await);
                     }
-                    Manner::Slow(each) => {
-                        tokio::time::sleep(each).await;
+                    Manner::Slow(_) => {
+                        pace.tick().await;
                         consume(&inbox, delivery, true).await;
                     }
                     Manner::Works => {

@@ -36,7 +36,7 @@ pub async fn the_management_is_away(stage: &mut Stage) {
 }
 
 /// The same console, without another look at its configuration, once the server is back.
-pub async fn the_server_is_back(stage: &mut Stage) {
+pub fn the_server_is_back(stage: &Stage) {
     stage.line(Line::Open);
 }
 

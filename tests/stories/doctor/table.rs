@@ -380,7 +380,10 @@ pub const ROWS: &[Row] = &[
         place: Place::Shared,
         told: unseen("server_unreachable", "db inventory", &[]),
         inject: |stage| sight::the_database_is_away(stage).boxed_local(),
-        recover: |stage| sight::the_server_is_back(stage).boxed_local(),
+        recover: |stage| {
+            sight::the_server_is_back(stage);
+            std::future::ready(()).boxed_local()
+        },
     },
     Row {
         fault: "the broker refuses connections",
@@ -388,7 +391,10 @@ pub const ROWS: &[Row] = &[
         place: Place::Shared,
         told: unseen("server_unreachable", "amqp", &[]),
         inject: |stage| sight::the_broker_is_away(stage).boxed_local(),
-        recover: |stage| sight::the_server_is_back(stage).boxed_local(),
+        recover: |stage| {
+            sight::the_server_is_back(stage);
+            std::future::ready(()).boxed_local()
+        },
     },
     Row {
         fault: "the management API refuses connections",
@@ -396,7 +402,10 @@ pub const ROWS: &[Row] = &[
         place: Place::Shared,
         told: unseen("server_unreachable", "mgmt", &[]),
         inject: |stage| sight::the_management_is_away(stage).boxed_local(),
-        recover: |stage| sight::the_server_is_back(stage).boxed_local(),
+        recover: |stage| {
+            sight::the_server_is_back(stage);
+            std::future::ready(()).boxed_local()
+        },
     },
     Row {
         fault: "a management account without a tag",
