@@ -18,7 +18,7 @@ use super::Observer;
 use super::snapshot::{CauseSnapshot, Landed, Missing, PerService, QueueSnapshot, Unread, Unseen};
 
 /// Failed rows, and rows tried in vain, that are grouped at most.
-const TROUBLE_ROWS: u32 = 500;
+const TROUBLE_ROWS: u32 = 200;
 /// Sent events that are followed up in one look.
 const FOLLOWED_ROWS: u32 = 200;
 
@@ -70,11 +70,14 @@ impl Observer {
                     .await
             },
         );
-        let queues = Box::pin(async { self.with_depths(self.queues(1).await).await });
-        let unseen = Box::pin(self.unseen());
-        let ((leases, landed), troubles, locks, letters, sagas, horizons, queues, unseen) = tokio::join!(
-            claims, troubles, locks, letters, sagas, horizons, queues, unseen
-        );
+        // One after the other: an event whose queue was empty before it was looked for is lost, one whose
+        // queue became empty afterwards was consumed meanwhile.
+        let events = Box::pin(async {
+            let queues = self.with_depths(self.queues(1).await).await;
+            (queues, self.unseen().await)
+        });
+        let ((leases, landed), troubles, locks, letters, sagas, horizons, (queues, unseen)) =
+            tokio::join!(claims, troubles, locks, letters, sagas, horizons, events);
         CauseSnapshot {
             leases,
             troubles,

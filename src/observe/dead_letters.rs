@@ -58,9 +58,7 @@ impl Observer {
             }
             Ok(page)
         };
-        let groups = self
-            .reader
-            .store(&service.name, "dead letters", store.dead_letter_groups());
+        let groups = self.groups(service, store);
         let queued = async { Ok(self.queued(service).await) };
         let (groups, page, queued) = futures::try_join!(groups, page, queued)?;
         Ok(DeadLetterFacts {
@@ -74,12 +72,21 @@ impl Observer {
     pub async fn letter_groups(&self) -> Vec<PerService<DeadLetterGroups>> {
         self.of_services(
             |service| service.dead_letters.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "dead letters", store.dead_letter_groups())
-            },
+            |service, store| self.groups(service, store),
         )
         .await
+    }
+
+    /// Open dead letters of a service by cause, read once for the pane and the verdicts.
+    async fn groups(
+        &self,
+        service: &Service,
+        store: &Arc<dyn Store>,
+    ) -> Result<DeadLetterGroups, Unread> {
+        let read = self
+            .reader
+            .store(&service.name, "dead letters", store.dead_letter_groups());
+        self.letter_groups.get(&service.name, read).await
     }
 
     /// Depth of each DLQ of a service; `None` when it is not known.

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use crate::broker::{Binding, BrokerOverview, QueuePage};
 use crate::model::count::Count;
-use crate::model::dead_letter::DeadLetterStatus;
+use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{OutboxCounts, OutboxState};
@@ -129,6 +129,7 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
+    letter_groups: Shared<DeadLetterGroups>,
     // The management API takes one request an address at a time.
     overviews: Shared<BrokerOverview>,
     queue_pages: Shared<QueuePage>,
@@ -149,6 +150,7 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
+            letter_groups: Shared::new(ports.context.thresholds.refresh),
             overviews: Shared::new(ports.context.thresholds.refresh),
             queue_pages: Shared::new(ports.context.thresholds.refresh),
             bindings: Shared::new(ports.context.thresholds.refresh),
