@@ -24,7 +24,7 @@ use crate::base::clock::{Clock, Timestamp};
 use crate::base::tasks::Tasks;
 use crate::observe::Observer;
 
-pub use look::Look;
+pub use look::{Diagnosis, Look};
 pub use page::METRICS;
 
 /// The last look, for whoever asks.
@@ -62,8 +62,9 @@ pub fn start(observer: Arc<Observer>, listener: TcpListener, every: Duration, ta
     let clock = observer.ports().clock.clone();
     let (sender, look) = watch::channel(None);
     tasks.spawn_until_stopped(async move {
+        let mut looker = look::Looker::new(observer);
         loop {
-            let look = Look::take(&observer).await;
+            let look = looker.look().await;
             sender.send_replace(Some(Arc::new(look)));
             tokio::time::sleep(every).await;
         }

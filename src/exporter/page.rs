@@ -167,6 +167,34 @@ pub const METRICS: &[(&str, &str)] = &[
         "redrive_sagas_compensation_failed",
         "Sagas that could not be undone",
     ),
+    (
+        "redrive_verdicts",
+        "Verdicts said now, by severity; absent until the rules have looked often enough",
+    ),
+    (
+        "redrive_verdicts_blind",
+        "Reasons for which a rule could not see something: its verdict may be missing",
+    ),
+    (
+        "redrive_verdict_age_seconds",
+        "How long a verdict is said; absent when it is not",
+    ),
+    (
+        "redrive_findings_open",
+        "Open findings of scans; a lower bound where redrive_findings_open_capped is 1",
+    ),
+    (
+        "redrive_findings_open_capped",
+        "1: counting stopped at the limit",
+    ),
+    (
+        "redrive_scan_age_seconds",
+        "Time since a rule was last run to its end; absent when it never was",
+    ),
+    (
+        "redrive_scan_not_compared",
+        "Parts that this run could not compare",
+    ),
 ];
 
 type Labels = Vec<(&'static str, String)>;

@@ -1,8 +1,10 @@
 //! A look as gauges, one function for each part of the chain.
 
+use crate::diagnose::Severity;
 use crate::model::count::Count;
 use crate::model::operation::Verb;
 use crate::model::saga::{Saga, SagaState};
+use crate::model::scan::{Scan, ScanState};
 use crate::observe::snapshot::{Flow, QueueView};
 
 use super::look::Look;
@@ -10,6 +12,9 @@ use super::page::Page;
 
 /// Parts that could not be read are told up to so many, so that labels stay few.
 const UNREAD_MAX: usize = 50;
+
+/// Verdicts are told one by one up to so many.
+const VERDICTS_MAX: usize = 50;
 
 /// Fills in one part of a page.
 pub type Part = fn(&Look, &mut Page);
@@ -25,6 +30,8 @@ pub const PARTS: &[Part] = &[
     dead_letters,
     replays,
     sagas,
+    verdicts,
+    findings,
 ];
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -272,5 +279,57 @@ fn sagas(look: &Look, page: &mut Page) {
             &service,
             count(&has_failed),
         );
+    }
+}
+
+fn verdicts(look: &Look, page: &mut Page) {
+    let Some(diagnosis) = &look.diagnosis else {
+        return;
+    };
+    for severity in [Severity::Critical, Severity::Warning, Severity::Unseen] {
+        let said = diagnosis.verdicts.iter();
+        let count = said.filter(|verdict| verdict.severity == severity).count();
+        let labels = [("severity", severity.word())];
+        page.set("redrive_verdicts", &labels, Some(len(count)));
+    }
+    page.set(
+        "redrive_verdicts_blind",
+        &[],
+        Some(len(diagnosis.blind.len())),
+    );
+    for verdict in diagnosis.verdicts.iter().take(VERDICTS_MAX) {
+        let labels = [
+            ("verdict", verdict.id),
+            ("severity", verdict.severity.word()),
+            ("subject", verdict.subject.as_str()),
+        ];
+        let age = look.at.seconds_since(verdict.since).max(0.0);
+        page.set("redrive_verdict_age_seconds", &labels, Some(age));
+    }
+}
+
+fn findings(look: &Look, page: &mut Page) {
+    let Some(scans) = &look.scans else { return };
+    page.set("redrive_findings_open", &[], scans.open.map(floor));
+    page.set(
+        "redrive_findings_open_capped",
+        &[],
+        scans.open.map(is_capped),
+    );
+    // Newest first: the first of a rule that came to its end is its last run.
+    let mut told: Vec<&str> = Vec::new();
+    let is_over = |scan: &&Scan| scan.state == ScanState::Finished;
+    for scan in scans.scans.iter().filter(is_over) {
+        if told.contains(&scan.rule.as_str()) {
+            continue;
+        }
+        told.push(&scan.rule);
+        let labels = [("rule", scan.rule.as_str())];
+        let age = scan
+            .finished_at
+            .map(|at| look.at.seconds_since(at).max(0.0));
+        page.set("redrive_scan_age_seconds", &labels, age);
+        let missing = Some(len(scan.not_compared.len()));
+        page.set("redrive_scan_not_compared", &labels, missing);
     }
 }

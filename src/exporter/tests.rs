@@ -4,16 +4,19 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::diagnose::{About, Blind, Evidence, Severity, Verdict};
 use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetterGroup, DeadLetterGroups};
-use crate::model::ids::{ClaimToken, ConsumerName, OperationId, SagaId};
+use crate::model::ids::{ClaimToken, ConsumerName, OperationId, SagaId, ScanId};
 use crate::model::operation::{ItemState, Operation, OperationItem, OperationState, Verb};
 use crate::model::outbox::OutboxCounts;
 use crate::model::saga::{Saga, SagaState};
+use crate::model::scan::{NotCompared, Progress, Scan, ScanState};
 use crate::model::waiting::WaitingSummary;
 use crate::observe::snapshot::{
     BrokerOverview, ConsumerFlow, Flow, FlowSnapshot, HealthSnapshot, NodeFacts, OperationSnapshot,
-    PerService, QueueFacts, QueueSnapshot, QueueView, SagaSnapshot, ServerHealth, Unread,
+    PerService, QueueFacts, QueueSnapshot, QueueView, SagaSnapshot, ScanSnapshot, ServerHealth,
+    Unread,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_767_323_045_000_000);
@@ -221,6 +224,59 @@ fn whole() -> Look {
         operations: OperationSnapshot {
             services: vec![known("inventory", vec![replay()])],
         },
+        scans: Some(ScanSnapshot {
+            scans: vec![
+                scan(ScanState::Running, 1),
+                scan(ScanState::Finished, 90),
+                scan(ScanState::Finished, 900),
+            ],
+            open: Some(Count::AtLeast(200)),
+            ..ScanSnapshot::default()
+        }),
+        causes_unread: Vec::new(),
+        diagnosis: Some(Diagnosis {
+            verdicts: vec![verdict()],
+            blind: vec![Blind {
+                about: About::Management,
+                reason: "not permitted".to_owned(),
+            }],
+        }),
+    }
+}
+
+fn scan(state: ScanState, minutes: u64) -> Scan {
+    Scan {
+        scan_id: ScanId::new(format!("scan-{minutes}")),
+        rule: "sent-not-consumed".to_owned(),
+        state,
+        actor: "mia@desk".to_owned(),
+        started_at: NOW.minus(Duration::from_mins(minutes + 1)),
+        finished_at: Some(NOW.minus(Duration::from_mins(minutes))),
+        lease_until: None,
+        rows_read: 1,
+        not_compared: vec![NotCompared {
+            what: "inbox of inventory".to_owned(),
+            reason: "not reachable".to_owned(),
+            is_unreachable: true,
+        }],
+        progress: Progress::default(),
+    }
+}
+
+fn verdict() -> Verdict {
+    Verdict {
+        id: "consumer_gone",
+        severity: Severity::Critical,
+        subject: "inventory.orders".to_owned(),
+        sentence: "inventory has stopped consuming".to_owned(),
+        numbers: serde_json::Map::new(),
+        window: None,
+        recovers: "restart the consumer",
+        evidence: Evidence::of("queues"),
+        next: "redrive queues".to_owned(),
+        since: NOW.minus(Duration::from_mins(3)),
+        unseen: None,
+        explains: Vec::new(),
     }
 }
 
@@ -251,6 +307,12 @@ fn nothing() -> Look {
         operations: OperationSnapshot {
             services: vec![missing("inventory", "operations of inventory")],
         },
+        scans: Some(ScanSnapshot {
+            unread: vec![unread("scans of orders")],
+            ..ScanSnapshot::default()
+        }),
+        causes_unread: vec![unread("locks of orders")],
+        diagnosis: None,
         ..whole()
     }
 }
@@ -286,6 +348,8 @@ fn m_09_what_could_not_be_read_is_absent_and_not_zero() {
         "redrive_up{server=\"db orders\"} 0",
         "redrive_up{server=\"amqp\"} 0",
         "redrive_unread{what=\"outbox of orders\"} 1",
+        "redrive_unread{what=\"scans of orders\"} 1",
+        "redrive_unread{what=\"locks of orders\"} 1",
         "redrive_unread{what=\"dead letters of inventory\"} 1",
     ] {
         assert!(
@@ -293,6 +357,26 @@ fn m_09_what_could_not_be_read_is_absent_and_not_zero() {
             "{line}\n{page}"
         );
     }
+}
+
+#[test]
+fn a_verdict_has_its_age_and_a_rule_its_last_whole_run() {
+    let page = rendered(&whole(), NOW);
+    for line in [
+        "redrive_verdicts{severity=\"critical\"} 1",
+        "redrive_verdicts{severity=\"warning\"} 0",
+        "redrive_verdicts_blind 1",
+        "redrive_verdict_age_seconds{verdict=\"consumer_gone\",severity=\"critical\",subject=\"inventory.orders\"} 180",
+        "redrive_findings_open 200",
+        "redrive_findings_open_capped 1",
+        "redrive_scan_age_seconds{rule=\"sent-not-consumed\"} 5400",
+        "redrive_scan_not_compared{rule=\"sent-not-consumed\"} 1",
+    ] {
+        let is_told = page.lines().any(|other| other.starts_with(line));
+        assert!(is_told, "{line}\n{page}");
+    }
+    // Nothing was said yet is not that all is well.
+    assert!(!rendered(&nothing(), NOW).contains("redrive_verdicts"));
 }
 
 #[test]

@@ -13,19 +13,12 @@ use tokio::time::Instant;
 
 use super::check::{Check, Ground, Look, missed};
 use super::keeper::Keeper;
+use super::patience::patiently;
 use super::{Outcome, Reconciler, Watch};
-use crate::base::backoff::Backoff;
 use crate::base::human;
 use crate::model::scan::{Difference, NotCompared, Progress, ScanState};
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreResult};
 
-/// Tries of a page that a database did not answer.
-const TRIES: u32 = 3;
-/// Pause between them.
-const PAUSE: Backoff = Backoff {
-    base: Duration::from_millis(200),
-    cap: Duration::from_secs(2),
-};
 /// Differences a scan keeps; more are a fault of the rule, or of everything.
 const FOUND_MAX: usize = 10_000;
 
@@ -170,23 +163,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The next page; a database that does not answer is asked a few times.
-    async fn page(&mut self, part: &str) -> Result<Result<Look, StoreError>, Halt> {
-        let after = self.counted.cursor.clone();
-        let mut tried = 1;
-        loop {
-            let page = self.check.page(&self.ground, part, after.as_deref());
-            let answer = tokio::select! {
-                () = self.watch.stop.cancelled() => return Err(Halt::Stopped),
-                answer = page => answer,
-            };
-            match answer {
-                Err(error) if error.is_retryable() && tried < TRIES => {
-                    self.pause(PAUSE.delay(tried)).await?;
-                    tried += 1;
-                }
-                answer => return Ok(answer),
-            }
+    /// The next page.
+    async fn page(&self, part: &str) -> Result<Result<Look, StoreError>, Halt> {
+        let after = self.counted.cursor.as_deref();
+        let stop = &self.watch.stop;
+        let page = patiently(stop, || self.check.page(&self.ground, part, after));
+        tokio::select! {
+            () = stop.cancelled() => Err(Halt::Stopped),
+            answer = page => Ok(answer),
         }
     }
 
@@ -206,20 +190,13 @@ impl Run<'_> {
         let suspects = std::mem::take(&mut first.differences);
         // Kept in the queue until it is decided, so that what is saved meanwhile stays behind it.
         self.pause(left).await?;
-        let mut tried = 1;
-        let looked = loop {
-            let again = self.check.again(&self.ground, part, suspects.clone());
-            let answer = tokio::select! {
-                () = self.watch.stop.cancelled() => return Err(Halt::Stopped),
-                answer = again => answer,
-            };
-            match answer {
-                Err(error) if error.is_retryable() && tried < TRIES => {
-                    self.pause(PAUSE.delay(tried)).await?;
-                    tried += 1;
-                }
-                answer => break answer,
-            }
+        let stop = &self.watch.stop;
+        let again = patiently(stop, || {
+            self.check.again(&self.ground, part, suspects.clone())
+        });
+        let looked = tokio::select! {
+            () = stop.cancelled() => return Err(Halt::Stopped),
+            answer = again => answer,
         };
         match looked {
             Err(error) => self.miss(missed(
@@ -239,11 +216,8 @@ impl Run<'_> {
         let room = FOUND_MAX.saturating_sub(self.found.len());
         let is_too_many = differences.len() > room;
         let kept: Vec<Difference> = differences.into_iter().take(room).collect();
-        match self.keeper.record(&kept).await {
-            Ok(true) => {}
-            Ok(false) => return Err(Halt::Lost),
-            Err(error) => return Err(Halt::Failed(error)),
-        }
+        let recorded = self.keeper.record(&kept, &self.watch.stop).await;
+        self.written(recorded)?;
         self.counted.found += kept.len() as u64;
         self.found.extend(kept);
         if is_too_many {
@@ -286,9 +260,15 @@ impl Run<'_> {
     async fn save(&mut self) -> Result<(), Halt> {
         self.tell();
         let safe = self.safe();
-        match self.keeper.step(ScanState::Running, &safe).await {
+        let stepped = self.keeper.step(&safe, &self.watch.stop).await;
+        self.written(stepped)
+    }
+
+    fn written(&self, answer: StoreResult<bool>) -> Result<(), Halt> {
+        match answer {
             Ok(true) => Ok(()),
             Ok(false) => Err(Halt::Lost),
+            Err(_) if self.watch.stop.is_cancelled() => Err(Halt::Stopped),
             Err(error) => Err(Halt::Failed(error)),
         }
     }
@@ -344,7 +324,7 @@ impl Run<'_> {
                     .check
                     .is_windowed()
                     .then(|| self.keeper.scan.started_at.minus(self.ground.window));
-                match self.keeper.clear(since).await {
+                match self.keeper.clear(since, &self.watch.stop).await {
                     Ok(cleared) => self.counted.cleared += cleared,
                     Err(error) => self.miss(missed("findings that may be gone", &error)),
                 }
@@ -358,7 +338,7 @@ impl Run<'_> {
             } else {
                 self.safe()
             };
-            match self.keeper.step(state, &progress).await {
+            match self.keeper.end(state, &progress).await {
                 Ok(true) => {}
                 Ok(false) => state = ScanState::Stopped,
                 Err(error) => self.miss(missed("the end of the scan could not be written", &error)),

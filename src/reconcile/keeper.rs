@@ -4,9 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
+use super::patience::patiently;
 use super::{ReconcileError, Reconciler, unrecorded_id};
 use crate::base::clock::Timestamp;
-use crate::model::ids::{ClaimToken, ScanId};
+use crate::model::ids::ClaimToken;
 use crate::model::scan::{Difference, Progress, Scan, ScanState};
 use crate::store::scan::{NewFindings, NewScan, ScanStep};
 use crate::store::{Guarded, Store, StoreResult};
@@ -101,14 +104,8 @@ impl Keeper {
         })
     }
 
-    /// Writes how far it is; `progress` may be behind what has been counted. `Ok(false)`: it was stopped
-    /// or taken over.
-    pub async fn step(&mut self, state: ScanState, progress: &Progress) -> StoreResult<bool> {
-        self.scan.state = state;
-        let Some((store, token)) = &self.kept else {
-            return Ok(true);
-        };
-        let step = ScanStep {
+    fn next(&self, state: ScanState, progress: &Progress, token: &ClaimToken) -> ScanStep {
+        ScanStep {
             scan_id: self.scan.scan_id.clone(),
             token: token.clone(),
             lease: LEASE,
@@ -116,12 +113,49 @@ impl Keeper {
             rows_read: self.scan.rows_read,
             not_compared: self.scan.not_compared.clone(),
             progress: progress.clone(),
+        }
+    }
+
+    /// Writes how far it is; `progress` may be behind what has been counted. `Ok(false)`: it was stopped
+    /// or taken over.
+    pub async fn step(&self, progress: &Progress, stop: &CancellationToken) -> StoreResult<bool> {
+        let Some((store, token)) = &self.kept else {
+            return Ok(true);
         };
-        Ok(store.step_scan(&step).await? == Guarded::Done)
+        let step = self.next(ScanState::Running, progress, token);
+        let stepped = patiently(stop, || store.step_scan(&step)).await?;
+        Ok(stepped == Guarded::Done)
+    }
+
+    /// Writes that it is over. `Ok(false)`: it was stopped or taken over.
+    pub async fn end(&mut self, state: ScanState, progress: &Progress) -> StoreResult<bool> {
+        self.scan.state = state;
+        let Some((store, token)) = &self.kept else {
+            return Ok(true);
+        };
+        let step = self.next(state, progress, token);
+        // Who stops a scan wants its end written: nothing cuts these tries short.
+        let whatever = CancellationToken::new();
+        let mut tries = 0;
+        let ended = patiently(&whatever, || {
+            tries += 1;
+            store.step_scan(&step)
+        })
+        .await?;
+        if ended == Guarded::Done || tries == 1 {
+            return Ok(ended == Guarded::Done);
+        }
+        // An earlier try may have been committed without an answer; then this one finds it over.
+        let kept = store.scans_by_prefix(self.scan.scan_id.as_str()).await?;
+        Ok(kept.iter().any(|scan| scan.state == state))
     }
 
     /// Writes what was found. `Ok(false)`: it was stopped or taken over.
-    pub async fn record(&self, differences: &[Difference]) -> StoreResult<bool> {
+    pub async fn record(
+        &self,
+        differences: &[Difference],
+        stop: &CancellationToken,
+    ) -> StoreResult<bool> {
         let Some((store, token)) = &self.kept else {
             return Ok(true);
         };
@@ -131,7 +165,8 @@ impl Keeper {
                 rule: self.scan.rule.clone(),
                 differences: batch.to_vec(),
             };
-            if store.record_findings(token, &found).await? == Guarded::LostRace {
+            let recorded = patiently(stop, || store.record_findings(token, &found));
+            if recorded.await? == Guarded::LostRace {
                 return Ok(false);
             }
         }
@@ -139,14 +174,19 @@ impl Keeper {
     }
 
     /// Findings that are no longer there; the number.
-    pub async fn clear(&self, since: Option<Timestamp>) -> StoreResult<u64> {
-        let Some((store, _)) = &self.kept else {
+    pub async fn clear(
+        &self,
+        since: Option<Timestamp>,
+        stop: &CancellationToken,
+    ) -> StoreResult<u64> {
+        let Some((store, token)) = &self.kept else {
             return Ok(0);
         };
-        let id: &ScanId = &self.scan.scan_id;
+        let (rule, id) = (&self.scan.rule, &self.scan.scan_id);
         let mut cleared = 0;
         loop {
-            let now = store.clear_findings(&self.scan.rule, id, since).await?;
+            let some = patiently(stop, || store.clear_findings(token, rule, id, since));
+            let now = some.await?;
             cleared += now;
             if now == 0 {
                 return Ok(cleared);

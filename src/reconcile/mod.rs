@@ -10,6 +10,7 @@ mod backlog;
 pub mod check;
 mod engine;
 mod keeper;
+mod patience;
 mod rule;
 #[cfg(test)]
 mod tests;

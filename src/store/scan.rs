@@ -278,10 +278,12 @@ pub trait ScanStore: Send + Sync {
         token: &ClaimToken,
         found: &NewFindings,
     ) -> StoreResult<Guarded>;
-    /// Open findings of a rule that this scan did not see again are gone: at most some hundred in one
-    /// transaction; the number. With `since`, only those whose row was written at or after it.
+    /// Open findings of a rule that this scan did not see again, and nobody else since it began, are gone: at
+    /// most some hundred in one transaction; the number, 0 when the scan is no longer the token's. With
+    /// `since`, only those whose row was written at or after it.
     async fn clear_findings(
         &self,
+        token: &ClaimToken,
         rule: &str,
         scan: &ScanId,
         since: Option<Timestamp>,

@@ -12,12 +12,26 @@ const WIDE: Size = (120, 36);
 const NARROW: Size = (80, 24);
 const ERASE: &str = "\x7f";
 
-/// Goes to the rows of the dead letters, once there are any.
+/// The lowest cursor on the screen: its colours tell whether the keys go there.
+fn cursor(console: &Console) -> Option<(vt100::Color, bool, bool)> {
+    let screen = console.screen.screen();
+    let (rows, _) = screen.size();
+    let mut cells = (0..rows).rev().filter_map(|row| screen.cell(row, 0));
+    let cell = cells.find(|cell| cell.contents() == "▸")?;
+    Some((cell.bgcolor(), cell.inverse(), cell.underline()))
+}
+
+/// Goes to the rows of the dead letters, once there are any. What Tab did is waited for: a busy machine may hand the
+/// console Tab and the key that follows at once, and such a key it takes for a paste (T-10).
 pub fn go_to_letters(console: &mut Console) {
     console.wait_for("Overview");
     console.press("5");
     console.wait_for("allowed");
+    let before = cursor(console);
     console.press("\t");
+    console.wait("the cursor on the letters", |console| {
+        cursor(console).is_some_and(|now| Some(now) != before)
+    });
 }
 
 /// Fills the field that a refused `y` went to, and says `y` again.

@@ -261,7 +261,13 @@ impl ScanStore for FakeStore {
     async fn record_findings(&self, _: &ClaimToken, _: &NewFindings) -> StoreResult<Guarded> {
         self.unused()
     }
-    async fn clear_findings(&self, _: &str, _: &ScanId, _: Option<Timestamp>) -> StoreResult<u64> {
+    async fn clear_findings(
+        &self,
+        _: &ClaimToken,
+        _: &str,
+        _: &ScanId,
+        _: Option<Timestamp>,
+    ) -> StoreResult<u64> {
         self.unused()
     }
     async fn scans_page(&self, _: Option<&Cursor>, _: u32) -> StoreResult<Page<Scan>> {

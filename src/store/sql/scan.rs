@@ -192,17 +192,28 @@ async fn see(
 }
 
 /// Findings that a scan did not see again are gone.
-pub async fn clear(db: &Db, rule: &str, scan: &ScanId, since: Option<Timestamp>) -> SqlResult<u64> {
+pub async fn clear(
+    db: &Db,
+    token: &ClaimToken,
+    rule: &str,
+    scan: &ScanId,
+    since: Option<Timestamp>,
+) -> SqlResult<u64> {
     let statements = db.scans()?;
     let rule = text(cut_bytes(rule, 191));
     let mut session = db.transaction().await?;
-    let unseen = [
-        rule.clone(),
+    let own = [
+        rule,
         text(scan.as_str()),
+        text(scan.as_str()),
+        text(token.as_str()),
+    ];
+    let mut unseen = own.to_vec();
+    unseen.extend([
         Value::Int(i64::from(since.is_some())),
         Value::Int(since.map_or(0, Timestamp::micros)),
         limit(IDS_MAX as u64),
-    ];
+    ]);
     let ids = session
         .fetch(&statements.unseen, &unseen)
         .await?
@@ -215,7 +226,7 @@ pub async fn clear(db: &Db, rule: &str, scan: &ScanId, since: Option<Timestamp>)
     }
     let mut values = Vec::new();
     let statement = bind_ids(&statements.clear, &ids, &mut values);
-    values.extend([rule, text(scan.as_str())]);
+    values.extend(own);
     let cleared = session.execute(&statement, &values).await?;
     session.commit().await?;
     Ok(cleared)

@@ -120,11 +120,18 @@ impl ScanStore for SqlStore {
 
     async fn clear_findings(
         &self,
+        token: &ClaimToken,
         rule: &str,
         scan: &ScanId,
         since: Option<Timestamp>,
     ) -> StoreResult<u64> {
-        call!(self, "clear findings", scan::clear, [rule, scan], [since])
+        call!(
+            self,
+            "clear findings",
+            scan::clear,
+            [token, rule, scan],
+            [since]
+        )
     }
 
     async fn scans_page(&self, after: Option<&Cursor>, limit: u32) -> StoreResult<Page<Scan>> {

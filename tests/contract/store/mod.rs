@@ -158,6 +158,7 @@ cases! {
     trace::sagas_are_found_by_event_and_by_key,
     scans::a_scan_moves_on_by_its_token_alone,
     scans::a_difference_is_one_finding,
+    scans::a_finding_that_another_scan_saw_meanwhile_stays,
     scans::a_finding_older_than_the_look_stays,
     scans::walks_reach_every_row_once,
     scans::rows_are_found_by_id,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redrive::base::clock::Timestamp;
 use redrive::base::digest::sha256_hex;
 use redrive::model::audit::AuditRecord;
 use redrive::model::count::Count;
@@ -210,9 +211,9 @@ pub async fn a_difference_is_one_finding(f: &Fixture) {
     let again = found(&second, "r", &["a", "b"]);
     let recorded = f.store.record_findings(&token, &again).await;
     assert_eq!(recorded, Ok(Guarded::Done));
-    assert_eq!(f.store.clear_findings("other", &second, None).await, Ok(0));
-    assert_eq!(f.store.clear_findings("r", &second, None).await, Ok(1));
-    assert_eq!(f.store.clear_findings("r", &second, None).await, Ok(0));
+    assert_eq!(clear(f, &token, ("other", &second), None).await, 0);
+    assert_eq!(clear(f, &token, ("r", &second), None).await, 1);
+    assert_eq!(clear(f, &token, ("r", &second), None).await, 0);
     let gone = findings(f, FindingState::Gone).await;
     let subjects: Vec<_> = gone.iter().map(|g| g.difference.subject.as_str()).collect();
     assert_eq!(subjects, ["c"]);
@@ -235,6 +236,45 @@ pub async fn a_difference_is_one_finding(f: &Fixture) {
     assert!(c.first_seen_at > a.first_seen_at);
 }
 
+/// Findings that are gone; the number.
+async fn clear(
+    f: &Fixture,
+    token: &ClaimToken,
+    (rule, scan): (&str, &ScanId),
+    since: Option<Timestamp>,
+) -> u64 {
+    let cleared = f.store.clear_findings(token, rule, scan, since).await;
+    cleared.expect("clears")
+}
+
+/// Two scans of one rule at a time: what the younger one saw is not gone because the older one had looked
+/// before it was there; and a scan that was taken from its holder clears nothing.
+pub async fn a_finding_that_another_scan_saw_meanwhile_stays(f: &Fixture) {
+    let (zeroth, token) = begin(f, "r").await;
+    let seen = found(&zeroth, "r", &["long gone"]);
+    let recorded = f.store.record_findings(&token, &seen).await;
+    assert_eq!(recorded, Ok(Guarded::Done));
+    let (older, older_token) = begin(f, "r").await;
+    let (younger, token) = begin(f, "r").await;
+    let new = found(&younger, "r", &["new"]);
+    let began = scan(f, &older).await.started_at;
+    // SQLite's clock has milliseconds: until it has moved on.
+    loop {
+        let recorded = f.store.record_findings(&token, &new).await;
+        assert_eq!(recorded, Ok(Guarded::Done));
+        let open = findings(f, FindingState::Open).await;
+        let mut seen = open.iter().filter(|g| g.difference.subject == "new");
+        if seen.all(|finding| finding.last_seen_at > began) {
+            break;
+        }
+    }
+    assert_eq!(clear(f, &token, ("r", &older), None).await, 0);
+    assert_eq!(clear(f, &older_token, ("r", &older), None).await, 1);
+    let open = findings(f, FindingState::Open).await;
+    let subjects: Vec<_> = open.iter().map(|g| g.difference.subject.as_str()).collect();
+    assert_eq!(subjects, ["new"]);
+}
+
 /// A scan that looks less far back does not clear what it did not look at.
 pub async fn a_finding_older_than_the_look_stays(f: &Fixture) {
     let (first, token) = begin(f, "r").await;
@@ -244,9 +284,9 @@ pub async fn a_finding_older_than_the_look_stays(f: &Fixture) {
     two.differences[1].at = Some(started.minus(DAY));
     let recorded = f.store.record_findings(&token, &two).await;
     assert_eq!(recorded, Ok(Guarded::Done));
-    let (second, _) = begin(f, "r").await;
+    let (second, token) = begin(f, "r").await;
     let since = Some(started.minus(DAY * 7));
-    assert_eq!(f.store.clear_findings("r", &second, since).await, Ok(1));
+    assert_eq!(clear(f, &token, ("r", &second), since).await, 1);
     let open = findings(f, FindingState::Open).await;
     let subjects: Vec<_> = open.iter().map(|g| g.difference.subject.as_str()).collect();
     assert_eq!(subjects, ["old"]);

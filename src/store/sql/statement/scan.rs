@@ -60,13 +60,16 @@ WHERE fingerprint = ?",
         add: "INSERT INTO findings
   (finding_id, scan_id, rule_name, class, subject, fingerprint, evidence, subject_at, state, first_seen_at, last_seen_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, {at}, 'open', {now}, {now})",
-        /// Open findings of a rule that a scan did not see again. (rule, state, finding_id), at most the limit of
-        /// those. Binds rule, scan, flag, since, limit.
+        /// Open findings of a rule that a scan did not see again, nor another one since it began; none once the
+        /// scan is not the token's. (rule, state, finding_id), at most the limit of those. Binds rule, scan, scan,
+        /// token, flag, since, limit.
         unseen: "SELECT finding_id FROM findings WHERE rule_name = ? AND state = 'open' AND scan_id <> ?
+  AND last_seen_at <= (SELECT started_at FROM scans WHERE scan_id = ? AND token = ? AND state = 'running')
   AND (? = 0 OR subject_at IS NULL OR subject_at >= {at}) ORDER BY finding_id LIMIT ?",
-        /// They are gone, unless another scan saw them meanwhile. Primary key. Binds ids, rule, scan.
+        /// They are gone, unless another scan saw them meanwhile. Primary key. Binds ids, rule, scan, scan, token.
         clear: "UPDATE findings SET state = 'gone' WHERE finding_id IN ({ids}) AND rule_name = ? AND state = 'open'
-  AND scan_id <> ?",
+  AND scan_id <> ?
+  AND last_seen_at <= (SELECT started_at FROM scans WHERE scan_id = ? AND token = ? AND state = 'running')",
         /// Findings in one state, last seen first. (state, last_seen_at). Binds state, limit.
         findings_first: concat!("SELECT ", finding!(), " FROM findings WHERE state = ?
 ORDER BY last_seen_at DESC, finding_id DESC LIMIT ?"),
