@@ -135,6 +135,7 @@ impl Reconciler {
             ports: self.ports.clone(),
             grace: settings.grace,
             window: settings.window,
+            away: Arc::default(),
         }
     }
 

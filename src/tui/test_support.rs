@@ -245,7 +245,7 @@ pub fn flow_calm() -> Fresh {
         deaths_per_min: Some(0.0),
         sagas_attention: None,
         operations_unknown: None,
-        findings_open: None,
+        findings_open: Some(Count::Exact(0)),
         unread: Vec::new(),
     }))
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 #[path = "../bench/scan/scan/mod.rs"]
 mod scan;
 
+use super::redrive::Console;
 use super::shop::{Event, QUEUE, SANDBOX, Shop, server};
 use scan::{Addresses, Plan};
 
@@ -111,6 +112,26 @@ async fn c_03_a_loss_is_found_a_backlog_is_not_and_what_cannot_be_read_is_said()
     assert_eq!(unread.code, 5, "{unread:#?}");
     assert_eq!(unread.json["complete"], false);
     assert_eq!(unread.json["unread"][0]["what"], "inbox of inventory");
+    // Nor is what a server that is away would have told.
+    let away = shop.folder().join("away.toml");
+    let database = format!("/{}\"", shop.database());
+    let text = shop.console.configuration();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let is_its = line.starts_with("database") && line.ends_with(&database);
+            if is_its {
+                "database = \"mysql://ops:pw@127.0.0.1:1/inventory\"".to_owned()
+            } else {
+                line.to_owned()
+            }
+        })
+        .collect();
+    std::fs::write(&away, lines.join("\n")).expect("written");
+    let blind = Console::new(away, shop.folder()).try_run(&SCAN).await;
+    assert_eq!(blind.code, 5, "{blind:#?}");
+    assert_eq!(blind.json["unread"][0]["what"], "inbox of inventory");
+    assert_eq!(blind.json["unread"][0]["is_unreachable"], true);
     let shown = shop.console.run(&["scan", "show"]).await;
     assert!(
         shown["items"]
@@ -139,12 +160,16 @@ async fn every_seeded_fault_is_found_and_nothing_else() {
             outcome.found,
             outcome.wrong,
             outcome.invented,
-            outcome.not_compared
+            outcome.not_compared,
+            outcome.found_again
         ),
-        (plan.faults, 0, 0, 0),
+        (plan.faults, 0, 0, 0, plan.faults),
         "{outcome:?}"
     );
     assert!(outcome.placed > 0, "{outcome:?}");
+    // A service that is away is named, and nothing is said of what could not be compared.
+    assert!(outcome.away_named > 0, "{outcome:?}");
+    assert_eq!(outcome.away_wrong, 0, "{outcome:?}");
     // Other tests read on the same server: the bench holds this against a bound.
     assert!(outcome.rows_read > outcome.orders_counted, "{outcome:?}");
 }

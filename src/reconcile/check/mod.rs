@@ -10,11 +10,15 @@ pub mod sagas;
 pub mod unconsumed;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::Timestamp;
 use crate::config::Service;
@@ -24,8 +28,12 @@ use crate::ports::Ports;
 use crate::store::scan::WalkFrom;
 use crate::store::{Store, StoreError};
 
+use super::patience::patiently;
+
 /// Rows a page.
 pub const PAGE: u32 = 500;
+/// A service that did not answer is not asked again for so long.
+const AWAY_FOR: Duration = Duration::from_secs(15);
 
 /// What a check stands on.
 #[derive(Clone)]
@@ -36,6 +44,8 @@ pub struct Ground {
     pub grace: Duration,
     /// How far back walks look.
     pub window: Duration,
+    /// Services that did not answer, however often they were asked: when, and what was said instead.
+    pub away: Arc<Mutex<BTreeMap<String, (Instant, StoreError)>>>,
 }
 
 impl Ground {
@@ -43,6 +53,38 @@ impl Ground {
     /// the second look alone.
     pub fn is_over(&self, since: Option<Timestamp>, now: Timestamp) -> bool {
         since.is_none_or(|since| since.plus(self.grace) <= now)
+    }
+
+    /// Asks a service's database again when it does not answer for now. One that never did is asked but now
+    /// and then, and once, until it answers: a scan of many pages does not wait for it at each.
+    ///
+    /// # Errors
+    /// The last one.
+    pub async fn patiently<T, F>(
+        &self,
+        service: &str,
+        mut call: impl FnMut() -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let known = self.away.lock().await.get(service).cloned();
+        let answer = match known {
+            Some((since, error)) if since.elapsed() < AWAY_FOR => return Err(error),
+            Some(_) => call().await,
+            None => patiently(&CancellationToken::new(), call).await,
+        };
+        let mut away = self.away.lock().await;
+        match &answer {
+            Err(error) if error.is_retryable() => {
+                away.insert(service.to_owned(), (Instant::now(), error.clone()));
+            }
+            _ => {
+                away.remove(service);
+            }
+        }
+        drop(away);
+        answer
     }
 
     /// The store of a service.

@@ -196,9 +196,9 @@ async fn from_query(
         rows: 0,
         keys,
     };
-    Ok(rows(ground, service, &query(sql, &filling, rows_max))
-        .await?
-        .0)
+    let query = query(sql, &filling, rows_max);
+    let answered = ground.patiently(service, || rows(ground, service, &query));
+    Ok(answered.await?.0)
 }
 
 /// Gives each case its row: the first of its key.

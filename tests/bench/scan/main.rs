@@ -72,7 +72,7 @@ async fn run(servers: &Servers, plan: Plan) -> color_eyre::eyre::Result<Outcome>
 
 fn report(plan: Plan, outcome: Option<&Outcome>) -> ExitCode {
     type Value = fn(&Outcome) -> f64;
-    let figures: [(&str, &str, Bound, Value); 7] = [
+    let figures: [(&str, &str, Bound, Value); 10] = [
         (
             "scan_orders",
             "orders",
@@ -84,6 +84,12 @@ fn report(plan: Plan, outcome: Option<&Outcome>) -> ExitCode {
             "faults",
             Bound::AtLeast(float(plan.faults)),
             |o| float(o.found),
+        ),
+        (
+            "scan_faults_found_again",
+            "faults",
+            Bound::AtLeast(float(plan.faults)),
+            |o| float(o.found_again),
         ),
         ("scan_wrong_class", "faults", Bound::AtMost(0.0), |o| {
             float(o.wrong)
@@ -105,6 +111,18 @@ fn report(plan: Plan, outcome: Option<&Outcome>) -> ExitCode {
             "orders",
             Bound::AtLeast(1.0),
             |o| float(o.placed),
+        ),
+        (
+            "scan_parts_named_with_a_service_away",
+            "parts",
+            Bound::AtLeast(1.0),
+            |o| float(o.away_named),
+        ),
+        (
+            "scan_wrong_with_a_service_away",
+            "findings",
+            Bound::AtMost(0.0),
+            |o| float(o.away_wrong),
         ),
     ];
     let mut is_short = false;

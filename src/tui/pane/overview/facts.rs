@@ -49,6 +49,7 @@ pub fn facts(world: &World) -> Vec<Fact> {
     let workers: Vec<Fact> = workers.collect();
     out.splice(firsts..firsts, workers);
     out.extend(not_known(world));
+    out.extend(findings_not_known(world));
     out
 }
 
@@ -103,6 +104,24 @@ fn not_known(world: &World) -> Option<Fact> {
     })
 }
 
+/// Findings are kept, and nobody could count them: that is not *none*. Why is said elsewhere where there is
+/// a reason; without one the tables are older than scans.
+fn findings_not_known(world: &World) -> Option<Fact> {
+    let flow = world.readings.flow.value.as_deref()?;
+    let is_kept = world.context.services.iter().any(|service| service.journal);
+    let is_told = flow
+        .unread
+        .iter()
+        .any(|unread| unread.what.starts_with("findings"));
+    let is_unknown = is_kept && flow.findings_open.is_none() && !is_told;
+    is_unknown.then(|| {
+        let text = "findings of scans are not known: `redrive migrate` makes their tables";
+        let mut fact = plain("unread/findings".to_owned(), Role::Unknown, text.to_owned());
+        fact.evidence = PaneId::Scans;
+        fact
+    })
+}
+
 /// `+0.02s`
 pub fn skew_text(skew_us: i64) -> String {
     let us = skew_us.unsigned_abs();
@@ -112,4 +131,44 @@ pub fn skew_text(skew_us: i64) -> String {
         _ => "+",
     };
     format!("{sign}{}.{:02}s", us / 1_000_000, us % 1_000_000 / 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::observe::snapshot::Unread;
+    use crate::tui::test_support::{flow_calm, fresh, model, shown};
+    use crate::tui::world::Fresh;
+
+    /// The Overview of a calm pipeline whose findings nobody could count, for this reason or without one.
+    fn overview(unread: Vec<Unread>) -> String {
+        let mut model = model(PaneId::Overview, (120, 36));
+        let Fresh::Flow(mut reading) = flow_calm() else {
+            panic!("counts");
+        };
+        let mut flow = reading.value.as_deref().cloned().expect("a value");
+        flow.findings_open = None;
+        flow.unread = unread;
+        reading.value = Some(Arc::new(flow));
+        fresh(&mut model, Fresh::Flow(reading));
+        shown(&model)
+    }
+
+    #[test]
+    fn findings_that_nobody_could_count_are_not_none() {
+        let text = overview(Vec::new());
+        assert!(text.contains("? findings of scans are not known"), "{text}");
+        let text = overview(vec![Unread {
+            what: "findings of orders".to_owned(),
+            reason: "connection refused".to_owned(),
+            is_unreachable: true,
+        }]);
+        assert!(
+            text.contains("? not known meanwhile: findings of orders"),
+            "{text}"
+        );
+        assert!(!text.contains("redrive migrate"), "{text}");
+    }
 }

@@ -8,6 +8,7 @@ use color_eyre::eyre::{Result, ensure};
 use redrive::assembly::{Options, Services};
 use redrive::pipeline::Worker;
 use redrive::sandbox::{self, OrderRequest, OrderSaga, Tempo};
+use sqlx::MySqlConnection;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -64,18 +65,22 @@ impl Load {
         self.placed.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many seconds' worth of orders was placed and the consumers are well past what was
-    /// seeded.
-    pub async fn wait_for(&self, orders: u64) -> Result<()> {
-        for _ in 0..1_200 {
-            if self.placed() >= orders {
+    /// Waits until so many of them have gone the whole way: every consumer has done something that was sent long
+    /// after what was seeded.
+    pub async fn wait_for(&self, database: &mut MySqlConnection, orders: i64) -> Result<()> {
+        let confirmed = "SELECT COUNT(*) FROM orders WHERE idempotency_key LIKE 'load-%' AND state = 'confirmed'";
+        for _ in 0..2_400 {
+            let count: i64 = sqlx::query_scalar(confirmed)
+                .fetch_one(&mut *database)
+                .await?;
+            if count >= orders {
                 return Ok(());
             }
             tokio::time::sleep(IDLE).await;
         }
         ensure!(
             false,
-            "only {} orders were placed in a minute",
+            "of {} orders not even {orders} were confirmed in two minutes",
             self.placed()
         );
         Ok(())
