@@ -136,6 +136,13 @@ pub async fn letters_are_discarded(stage: &mut Stage) {
     }
 }
 
+/// Another tool has closed them all.
+pub async fn letters_are_gone(stage: &mut Stage) {
+    stage
+        .inventory("UPDATE dead_letters SET status = 'discarded'")
+        .await;
+}
+
 /// Somebody declared the queue again and forgot where it dead-letters to.
 pub async fn the_queue_dead_letters_to_nothing(stage: &mut Stage) {
     stage.change_consumer(None).await;

@@ -226,3 +226,47 @@ async fn c_01_what_was_sent_just_now_is_in_flight_however_old_its_row_is() {
     assert_eq!(found.code, 3, "{found:#?}");
     stage.close().await;
 }
+
+/// More dead letters than a page holds, than a list shows and than causes are grouped from: every number says of how many
+/// it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn r_15_a_page_of_dead_letters_is_not_taken_for_all_of_them() {
+    let mut stage = Stage::open("doctor_r15").await;
+    delivery::one_event_dies(&mut stage).await;
+    stage
+        .inventory(
+            "INSERT INTO dead_letters (dead_letter_id, consumer_name, event_id, aggregate_id,
+                 aggregate_version, event_type, failed_queue, dead_letter_queue, reason, error_class,
+                 first_died_at, last_died_at, properties, headers, payload, payload_bytes, payload_sha256)
+             SELECT UUID(), consumer_name, UUID(), CONCAT('k', seq), 1, event_type, failed_queue,
+                 dead_letter_queue, reason, error_class, first_died_at - INTERVAL seq SECOND,
+                 last_died_at - INTERVAL seq SECOND, properties, headers, '{}', 2,
+                 '44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
+             FROM dead_letters JOIN seq_1_to_1202",
+        )
+        .await;
+    let dead = |more: &'static [&'static str]| {
+        [&["dead", "--filter", "consumer:inventory"], more].concat()
+    };
+    let page = stage.console.run(&dead(&["--limit", "250"])).await;
+    let shown = page["items"].as_array().map(Vec::len);
+    assert_eq!((shown, &page["more"]), (Some(250), &Value::from(true)));
+    let all = stage.console.run(&dead(&["--all"])).await;
+    let shown = all["items"].as_array().map(Vec::len);
+    assert_eq!((shown, &all["more"]), (Some(1_203), &Value::from(false)));
+
+    let answer = stage.doctor().await;
+    let first = &answer.json["items"][0];
+    assert_eq!(first["id"], "poison_group", "{answer:#?}");
+    let numbers = &first["numbers"];
+    let (grouped, is_least) = (numbers["dead_letters"].as_u64(), &numbers["is_lower_bound"]);
+    assert!(
+        grouped == Some(1_203) || is_least.as_bool() == Some(true),
+        "a part is not told as the whole: {first:#}"
+    );
+    assert_eq!(numbers["open"], 1_203, "{first:#}");
+    delivery::letters_are_gone(&mut stage).await;
+    let answer = stage.doctor().await;
+    assert!(is_quiet(&answer), "{answer:#?}");
+    stage.close().await;
+}

@@ -50,7 +50,7 @@ pub enum Told {
 
 /// One fault.
 pub struct Row {
-    /// What happens, in words.
+    /// What happens, in words; where rows are written instead of a server being broken, that too.
     pub fault: &'static str,
     /// The crash window it strikes in.
     pub strikes: Option<Window>,
@@ -246,10 +246,8 @@ pub const ROWS: &[Row] = &[
         inject: |stage| delivery::the_consumer_gives_back(stage).boxed_local(),
         recover: |stage| delivery::the_loop_ends(stage).boxed_local(),
     },
-    // The broker did keep what it confirmed: only its sent mark is written here, as a broker leaves it that lost its
-    // disk.
     Row {
-        fault: "an event is sent and no queue has it",
+        fault: "an event is sent and no queue has it (its sent mark is written here, as a broker leaves it that lost its disk)",
         strikes: Some(NotConsumed),
         place: Place::Shared,
         told: wrong(
@@ -317,9 +315,9 @@ pub const ROWS: &[Row] = &[
         inject: |stage| delivery::nobody_collects(stage).boxed_local(),
         recover: |stage| delivery::letters_are_discarded(stage).boxed_local(),
     },
-    // The row is the one our consumer runtime parks an event in; this shop's consumer is not ours.
     Row {
-        fault: "an event waits at the consumer for a version that does not come",
+        fault: "an event waits at the consumer for a version that does not come (the row is written here as our consumer \
+                runtime parks it; this shop's consumer is not ours: drill 8 parks one for real)",
         strikes: None,
         place: Place::Shared,
         told: wrong("sequence_held", "inventory", Some(KeepsFailing), &[]),
@@ -334,10 +332,8 @@ pub const ROWS: &[Row] = &[
         inject: |stage| people::the_inbox_forgets(stage).boxed_local(),
         recover: |stage| people::the_inbox_remembers(stage).boxed_local(),
     },
-    // Rows of sagas are written here as a service and the coordinator leave them: drills 15 and 16 show on
-    // real servers that they do.
     Row {
-        fault: "a saga gets no answer and its deadline passes",
+        fault: "a saga gets no answer and its deadline passes (rows written here as its service leaves them: drill 15)",
         strikes: None,
         place: Place::Shared,
         told: wrong("saga_overdue", "orders", None, &[]),
@@ -345,7 +341,7 @@ pub const ROWS: &[Row] = &[
         recover: |stage| people::the_answer_comes(stage).boxed_local(),
     },
     Row {
-        fault: "the refund of a saga is refused again and again",
+        fault: "the refund of a saga is refused again and again (rows written here as the coordinator leaves them: drill 16)",
         strikes: None,
         place: Place::Shared,
         told: wrong(
