@@ -2,8 +2,8 @@
 //! starts from authoritative rows, not from counts; what it could not read is part of its result; it never
 //! repairs anything by itself.
 //!
-//! [`check`] says what is compared, one file a check ([`check::CHECKS`]), [`rule`] runs the SQL rules of the
-//! configuration, [`backlog`] tells waiting from lost, and the engine goes through pages, looks twice, and
+//! [`check`] says what is compared, one file a check ([`check::CHECKS`]), `rule` runs the SQL rules of the
+//! configuration, `backlog` tells waiting from lost, and the engine goes through pages, looks twice, and
 //! records.
 
 mod backlog;
