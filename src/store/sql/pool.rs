@@ -44,17 +44,20 @@ pub struct MySqlSessions {
     kept: Arc<Kept>,
 }
 
+/// A session, and since when it rests.
+type Resting = (Instant, PoolConnection<MySql>);
+
 /// Sessions that came back well, the last one on top; `None` once closed.
-pub(super) struct Kept(Mutex<Option<Vec<(Instant, PoolConnection<MySql>)>>>);
+pub(super) struct Kept(Mutex<Option<Vec<Resting>>>);
 
 impl Kept {
-    fn sessions(&self) -> MutexGuard<'_, Option<Vec<(Instant, PoolConnection<MySql>)>>> {
+    fn sessions(&self) -> MutexGuard<'_, Option<Vec<Resting>>> {
         // Nothing that can panic runs while it is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session that came back last, and since when it rests.
-    fn take(&self) -> Option<(Instant, PoolConnection<MySql>)> {
+    /// The session that came back last.
+    fn take(&self) -> Option<Resting> {
         let mut sessions = self.sessions();
         let sessions = sessions.as_mut()?;
         let last = sessions.pop()?;
