@@ -357,12 +357,22 @@ async fn a_handler_that_never_answers_is_given_up_after_its_tries_and_leaves_no_
     let (report, _) = run_until(&mut consumer, |r| r.get("dead") == 1).await;
     assert_eq!((report.get("done"), report.get("retried")), (0, 2));
     assert_eq!(counts(&bench).await, (0, 0));
-    let dead = bench.take("inventory.orders.dlq").await;
-    let class = dead[0].message.properties.headers.get(headers::ERROR_CLASS);
-    assert_eq!(
-        class.and_then(FieldValue::as_text),
-        Some("gave up: handler did not answer within 50ms")
+    let mut collector = Collector::new(
+        &bench.ports.context,
+        bench.service("inventory"),
+        bench.connected("inventory"),
+        &Clock::System,
     );
+    assert_eq!(collector.run_once().await.get("new"), 1);
+    let letters = bench.open_letters("inventory").await;
+    let [letter] = letters.as_slice() else {
+        panic!("one letter: {letters:?}")
+    };
+    assert_eq!(
+        (letter.error_class.as_str(), letter.retry_count),
+        ("gave up: handler did not answer within #ms", Some(3))
+    );
+    assert_eq!(letter.consumer_version.as_deref(), Some("4.2.0"));
 }
 
 #[tokio::test]
