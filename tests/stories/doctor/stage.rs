@@ -258,14 +258,16 @@ impl Stage {
         .await;
     }
 
-    /// Orders of the outbox that have neither an inbox row nor a dead letter.
+    /// Orders of the outbox that have neither an inbox row nor a dead letter. One look into an index an order:
+    /// tens of thousands are asked about after a load.
     pub async fn missing(&self) -> Vec<(String, Vec<u8>)> {
         let inventory = self.shop.database();
         let statement = format!(
             "SELECT o.event_id, CAST(o.payload AS BINARY) FROM outbox_events o
              WHERE o.event_type LIKE 'order.%'
-             AND o.event_id NOT IN (SELECT event_id FROM `{inventory}`.consumer_inbox)
-             AND o.event_id NOT IN (SELECT event_id FROM `{inventory}`.dead_letters)"
+             AND NOT EXISTS (SELECT 1 FROM `{inventory}`.consumer_inbox i
+                             WHERE i.consumer_name = 'inventory' AND i.event_id = o.event_id)
+             AND NOT EXISTS (SELECT 1 FROM `{inventory}`.dead_letters d WHERE d.event_id = o.event_id)"
         );
         sqlx::query_as(AssertSqlSafe(statement))
             .fetch_all(&self.shop.orders)
