@@ -43,35 +43,65 @@ pub fn safe_bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// Characters of one column that never join another one of their kind: printable ASCII, boxes and bars. They are
+/// most of a screen, and worth not being looked up in tables.
+const fn is_single(c: char) -> bool {
+    matches!(c, ' '..='~' | '\u{2500}'..='\u{259f}')
+}
+
+/// The grapheme clusters of `text` (UAX #29): what takes a cell, or two, together.
+pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut chars = rest.chars();
+        let first = chars.next()?;
+        let is_alone = is_single(first) && chars.next().is_none_or(is_single);
+        let length = if is_alone {
+            first.len_utf8()
+        } else {
+            rest.graphemes(true).next()?.len()
+        };
+        let (cluster, after) = rest.split_at(length);
+        rest = after;
+        Some(cluster)
+    })
+}
+
 /// Columns `text` takes on a terminal.
 pub fn width(text: &str) -> usize {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
-        // Most of a screen, and worth not being looked up in tables.
         return text.len();
     }
-    text.graphemes(true).map(|g| g.width().min(2)).sum()
+    clusters(text).map(cluster_width).sum()
+}
+
+fn cluster_width(cluster: &str) -> usize {
+    let mut chars = cluster.chars();
+    if chars.next().is_some_and(is_single) && chars.next().is_none() {
+        return 1;
+    }
+    cluster.width().min(2)
 }
 
 /// `text` cut to at most `columns`, on a grapheme border, ending in `…` when something was cut.
 pub fn cut(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let Some(room) = columns.checked_sub(1) else {
-        return String::new();
-    };
-    let mut out = String::new();
     let mut used = 0;
-    for cluster in text.graphemes(true) {
-        let w = cluster.width().min(2);
-        if used + w > room {
-            break;
+    let mut fits = 0;
+    for cluster in clusters(text) {
+        used += cluster_width(cluster);
+        if used < columns {
+            fits += cluster.len();
         }
-        used += w;
-        out.push_str(cluster);
+        if used > columns {
+            let start = text.get(..fits).unwrap_or_default();
+            return if columns == 0 {
+                String::new()
+            } else {
+                format!("{start}…")
+            };
+        }
     }
-    out.push('…');
-    out
+    text.to_owned()
 }
 
 /// `text` cut to at most `limit` bytes of UTF-8 on a character border (P-13).
@@ -98,6 +128,41 @@ mod tests {
         assert_eq!(cut("注文🧾.dlq", 5), "注文…");
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn t_14_clusters_are_those_of_the_tables() {
+        const PIECES: [&str; 16] = [
+            "a",
+            " ",
+            "~",
+            "─",
+            "█",
+            "…",
+            "e\u{301}",
+            "\u{301}",
+            "注",
+            "👩‍🔬",
+            "🇩🇪",
+            "🇩",
+            "\u{600}",
+            "\u{200d}",
+            "\r\n",
+            "ｶﾞ",
+        ];
+        let texts = proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..9);
+        proptest::proptest!(|(pieces in texts)| {
+            let text = pieces.concat();
+            let of_tables: Vec<&str> = text.graphemes(true).collect();
+            proptest::prop_assert_eq!(clusters(&text).collect::<Vec<_>>(), of_tables.clone());
+            let wide: usize = of_tables.iter().map(|g| g.width().min(2)).sum();
+            proptest::prop_assert_eq!(width(&text), wide);
+            for columns in 0..6 {
+                let cut = cut(&text, columns);
+                proptest::prop_assert!(width(&cut) <= columns, "{cut:?}");
+                proptest::prop_assert_eq!(cut == text, wide <= columns);
+            }
+        });
     }
 
     #[test]

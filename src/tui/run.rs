@@ -36,8 +36,8 @@ const FRAME: Duration = Duration::from_millis(33);
 /// A key is answered sooner: it must be on screen within 16 ms whatever was drawn just before.
 const FRAME_AFTER_KEY: Duration = Duration::from_millis(5);
 /// While nobody touches it, what comes by itself is gathered for so long: the clock on the screen and the
-/// answers of one refresh, which begins with its second, share a frame.
-const GATHER: Duration = Duration::from_millis(50);
+/// answers of one refresh, which begins with its second, share a frame, as do those about causes, which take longer.
+const GATHER: Duration = Duration::from_millis(150);
 /// Somebody is there for so long after a key or the outcome of one.
 const ATTENDED: Duration = Duration::from_secs(3);
 /// Events handled between two frames at most, so that a flood of them cannot starve the screen.

@@ -78,6 +78,9 @@ impl<W: Write> Screen<W> {
         let mut pen = Pen::default();
         let width = next.area.width;
         for y in 0..next.area.height {
+            if !is_whole && row(&self.shown, y) == row(&next, y) {
+                continue;
+            }
             let mut x = 0;
             while x < width {
                 let Some(cell) = next.cell((x, y)) else { break };
@@ -106,6 +109,13 @@ impl<W: Write> Screen<W> {
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
+}
+
+/// The cells of one line.
+fn row(buf: &Buffer, y: u16) -> &[Cell] {
+    let width = usize::from(buf.area.width);
+    let start = usize::from(y) * width;
+    buf.content.get(start..start + width).unwrap_or_default()
 }
 
 /// Where the terminal's cursor is and how it writes.

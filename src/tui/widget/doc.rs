@@ -3,7 +3,6 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use unicode_segmentation::UnicodeSegmentation;
 
 use super::paint::{self, Line, Span, columns};
 use crate::base::text;
@@ -207,7 +206,7 @@ fn take_columns(text: &str, room: usize) -> (usize, usize) {
     }
     let mut bytes = 0;
     let mut used = 0;
-    for cluster in text.graphemes(true) {
+    for cluster in text::clusters(text) {
         let w = text::width(cluster);
         if used + w > room {
             break;

@@ -6,7 +6,6 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::symbols::merge::MergeStrategy;
 use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
-use unicode_segmentation::UnicodeSegmentation;
 
 use crate::base::text;
 use crate::tui::theme::{Role, Theme, ink_only};
@@ -74,7 +73,7 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, room: u16, text: &str, style: Style
         std::borrow::Cow::Owned(text::cut(&text::safe(rough), usize::from(room)))
     };
     let mut used: u16 = 0;
-    for cluster in shown.graphemes(true) {
+    for cluster in text::clusters(&shown) {
         let w = columns(text::width(cluster));
         if w == 0 || used + w > room {
             continue;
