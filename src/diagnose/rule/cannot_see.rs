@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     id: "cannot_see",
     summary: "this console cannot see something: a right, a table or an answer is missing",
     window: None,
-    recovers: "whoever gives this account its rights",
+    recovers: "whoever gives this account its rights or runs what `redrive check` finds missing",
     explained_by: &["server_unreachable"],
     pace: Pace::Causes,
     look,

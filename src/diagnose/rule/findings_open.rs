@@ -1,8 +1,6 @@
 //! What scans found and nobody has settled.
 
-use super::counted;
-
-use super::Rule;
+use super::{Rule, counted, of_journals};
 use crate::diagnose::sight::{Look, Sight};
 use crate::diagnose::verdict::{About, Evidence, Found, Severity};
 use crate::diagnose::watch::Pace;
@@ -18,19 +16,10 @@ pub const RULE: Rule = Rule {
 };
 
 fn look(sight: &Sight<'_>, look: &mut Look) {
-    let Some(flow) = look.flow(sight) else {
+    let blind = "findings of scans could not be read";
+    let Some(open) = of_journals(sight, look, |flow| flow.findings_open, blind) else {
         return;
     };
-    let has_journal = sight.context.services.iter().any(|service| service.journal);
-    let Some(open) = flow.findings_open else {
-        if has_journal {
-            look.blind(About::All, "findings of scans could not be read");
-        }
-        return;
-    };
-    if open.floor() == 0 {
-        return;
-    }
     look.found(
         Found::new(
             Severity::Warning,

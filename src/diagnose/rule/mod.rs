@@ -1,8 +1,11 @@
 //! The rules, one file each: a pure function from a [`Sight`] to what it found and what it could not see.
 //! The order is that of causes: a rule may be explained only by one before it.
 
+use crate::model::count::Count;
+use crate::observe::snapshot::FlowSnapshot;
+
 use super::sight::{Look, Sight};
-use super::verdict::Window;
+use super::verdict::{About, Window};
 use super::watch::Pace;
 
 mod batch_outlives_lease;
@@ -84,15 +87,31 @@ pub const VERDICTS: &[Rule] = &[
 ];
 
 /// `1 row`, `31 rows`, `≥ 10 000 rows`.
-fn counted(count: crate::model::count::Count, one: &str, many: &str) -> String {
-    if count == crate::model::count::Count::Exact(1) {
+fn counted(count: Count, one: &str, many: &str) -> String {
+    if count == Count::Exact(1) {
         format!("1 {one}")
     } else {
         format!("{count} {many}")
     }
 }
 
+/// A number of the flow that the services' journals give; nothing when it is zero, and said when it should be known and is
+/// not.
+fn of_journals(
+    sight: &Sight<'_>,
+    look: &mut Look,
+    number: fn(&FlowSnapshot) -> Option<Count>,
+    blind: &'static str,
+) -> Option<Count> {
+    let number = number(look.flow(sight)?);
+    let has_journal = sight.context.services.iter().any(|service| service.journal);
+    if number.is_none() && has_journal {
+        look.blind(About::All, blind);
+    }
+    number.filter(|number| number.floor() > 0)
+}
+
 /// [`counted`] of a plain number.
 fn number(count: u64, one: &str, many: &str) -> String {
-    counted(crate::model::count::Count::Exact(count), one, many)
+    counted(Count::Exact(count), one, many)
 }

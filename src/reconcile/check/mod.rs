@@ -25,7 +25,7 @@ use crate::config::Service;
 use crate::model::page::Cursor;
 use crate::model::scan::{Difference, NotCompared};
 use crate::ports::Ports;
-use crate::store::scan::WalkFrom;
+use crate::store::scan::{Walk, WalkFrom};
 use crate::store::{Store, StoreError};
 
 use super::patience::patiently;
@@ -142,6 +142,16 @@ pub struct Look {
 }
 
 impl Look {
+    /// A look at a page of rows: all of them, and where the next one starts.
+    pub fn of_page<R>(walk: &Walk<R>) -> Self {
+        Self {
+            examined: walk.rows.len() as u64,
+            rows_read: walk.rows.len() as u64,
+            next: walk.next.as_ref().and_then(placed),
+            ..Self::default()
+        }
+    }
+
     /// Counts one that differs for a known reason.
     pub fn explain(&mut self, why: impl Into<String>) {
         *self.explained.entry(why.into()).or_default() += 1;

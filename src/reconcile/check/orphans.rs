@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use super::{BuiltIn, Check, Ground, Look, PAGE, placed};
+use super::{BuiltIn, Check, Ground, Look, PAGE};
 use crate::base::clock::Timestamp;
 use crate::model::ids::EventId;
 use crate::model::inbox::InboxRow;
@@ -201,12 +201,7 @@ impl Check for Orphans {
             .store(part)?
             .walk_inbox(&ground.from(after, PAGE))
             .await?;
-        let mut look = Look {
-            examined: walk.rows.len() as u64,
-            rows_read: walk.rows.len() as u64,
-            next: walk.next.as_ref().and_then(placed),
-            ..Look::default()
-        };
+        let mut look = Look::of_page(&walk);
         if !walk.rows.is_empty() {
             self.judge(ground, part, (walk.rows, walk.now), &mut look)
                 .await;

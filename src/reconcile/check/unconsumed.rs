@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use super::{BuiltIn, Check, Ground, Look, PAGE, missed, placed};
+use super::{BuiltIn, Check, Ground, Look, PAGE, missed};
 use crate::base::clock::Timestamp;
 use crate::broker::{Binding, topic};
 use crate::config::{InboxPart, Service};
@@ -302,12 +302,7 @@ impl Check for Unconsumed {
             .store(part)?
             .walk_sent(&ground.from(after, PAGE))
             .await?;
-        let mut look = Look {
-            examined: walk.rows.len() as u64,
-            rows_read: walk.rows.len() as u64,
-            next: walk.next.as_ref().and_then(placed),
-            ..Look::default()
-        };
+        let mut look = Look::of_page(&walk);
         self.all(ground, (part, walk.now), &walk.rows, None, &mut look)
             .await;
         Ok(look)
