@@ -3,8 +3,6 @@
 
 use serde::Serialize;
 
-use crate::base::clock::Timestamp;
-
 use super::ids::EventId;
 
 /// Characters of an error that tell causes apart; what follows is numbers and names.
@@ -48,7 +46,7 @@ pub struct LockWaits {
 }
 
 /// A row that was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SentEvent {
     /// Its identity.
     pub event_id: EventId,
@@ -58,15 +56,6 @@ pub struct SentEvent {
     pub exchange: Option<String>,
     /// Routing key, when the row overrides the event type.
     pub routing_key: Option<String>,
-    /// When the sent mark was set; where none is kept, when it was created.
-    pub sent_at: Timestamp,
-}
-
-/// Rows sent within a window, newest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentEvents {
-    /// At most as many as were asked for.
-    pub rows: Vec<SentEvent>,
-    /// The database's clock at the read.
-    pub database_now: Timestamp,
+    /// Seconds since the sent mark, by the database's clock; where none is kept, since it was created.
+    pub age_s: f64,
 }

@@ -3,7 +3,7 @@
 //! part bounded (`docs/ARCHITECTURE.md`).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
 
@@ -11,7 +11,7 @@ use crate::broker::{Binding, Broker, topic};
 use crate::config::{InboxPart, Service};
 use crate::model::ids::EventId;
 use crate::model::outbox::Leases;
-use crate::model::trouble::{SentEvent, SentEvents};
+use crate::model::trouble::SentEvent;
 use crate::store::Store;
 
 use super::Observer;
@@ -162,7 +162,7 @@ impl Observer {
                 Some(sent) => {
                     let due = self.due_by_now(&part.service, &sent);
                     let looks = consumers.iter().map(|(service, store, inbox)| {
-                        self.unseen_by(service, store, inbox, &due, &routes)
+                        self.unseen_by((service, store, inbox), &part.service, &due, &routes)
                     });
                     let mut unseen = Unseen {
                         followed: due.len() as u64,
@@ -186,7 +186,7 @@ impl Observer {
         .await
     }
 
-    async fn sent_recently(&self) -> Vec<PerService<SentEvents>> {
+    async fn sent_recently(&self) -> Vec<PerService<Vec<SentEvent>>> {
         let limits = &self.ports.context.verdicts;
         // What an inbox may have forgotten proves nothing.
         let kept = self.ports.context.inbox_retention;
@@ -203,7 +203,7 @@ impl Observer {
 
     /// Those whose time is over, with where they went. Counted from the sent mark: an old event that was
     /// sent just now is under way (C-01).
-    fn due_by_now(&self, service: &str, sent: &SentEvents) -> Vec<Followed> {
+    fn due_by_now(&self, service: &str, sent: &[SentEvent]) -> Vec<Followed> {
         let exchange = self
             .ports
             .context
@@ -211,16 +211,14 @@ impl Observer {
             .and_then(|service| service.outbox.as_ref())
             .map(|outbox| outbox.exchange.clone())
             .unwrap_or_default();
-        let patience = self.ports.context.verdicts.consumed;
-        let latest = sent.database_now.minus(patience);
-        let due = sent.rows.iter().filter(|event| event.sent_at <= latest);
+        let patience = self.ports.context.verdicts.consumed.as_secs_f64();
+        let due = sent.iter().filter(|event| event.age_s >= patience);
         due.map(|event| Followed {
             exchange: event.exchange.clone().unwrap_or_else(|| exchange.clone()),
             routing_key: event
                 .routing_key
                 .clone()
                 .unwrap_or_else(|| event.event_type.clone()),
-            age_s: sent.database_now.seconds_since(event.sent_at),
             event: event.clone(),
         })
         .collect()
@@ -228,9 +226,8 @@ impl Observer {
 
     async fn unseen_by(
         &self,
-        service: &Service,
-        store: &Arc<dyn Store>,
-        inbox: &InboxPart,
+        (service, store, inbox): (&Service, &Arc<dyn Store>, &InboxPart),
+        emitter: &str,
         due: &[Followed],
         routes: &Routes,
     ) -> Result<Vec<Missing>, Unread> {
@@ -251,15 +248,15 @@ impl Observer {
         if expected.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: Vec<_> = expected
-            .iter()
-            .map(|followed| followed.event.event_id.clone())
-            .collect();
-        let read = store.seen_by(&inbox.consumer, &ids);
-        let seen = self
-            .reader
-            .store(&service.name, "seen events", read)
-            .await?;
+        let ids = expected.iter().map(|followed| &followed.event.event_id);
+        let mut seen = self.seen.among((emitter, &service.name), ids.clone());
+        let unknown: Vec<_> = ids.filter(|id| !seen.contains(*id)).cloned().collect();
+        if !unknown.is_empty() {
+            let read = store.seen_by(&inbox.consumer, &unknown);
+            let read = self.reader.store(&service.name, "seen events", read);
+            seen.extend(read.await?);
+        }
+        self.seen.keep((emitter, &service.name), seen.clone());
         Ok(expected
             .into_iter()
             .filter(|followed| !seen.contains(&followed.event.event_id))
@@ -268,7 +265,7 @@ impl Observer {
                 queue: inbox.queue.clone(),
                 event_id: followed.event.event_id.clone(),
                 event_type: followed.event.event_type.clone(),
-                age_s: followed.age_s,
+                age_s: followed.event.age_s,
             })
             .collect())
     }
@@ -293,12 +290,36 @@ impl Observer {
     }
 }
 
+/// Events of an emitter that a consumer was found to have, by the services of both: they are not asked for
+/// again while they are followed.
+#[derive(Default)]
+pub(super) struct Seen(Mutex<HashMap<(String, String), HashSet<EventId>>>);
+
+impl Seen {
+    fn among<'a>(
+        &self,
+        (emitter, consumer): (&str, &str),
+        ids: impl Iterator<Item = &'a EventId>,
+    ) -> HashSet<EventId> {
+        // Nothing that can panic runs while it is held.
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = all.get(&(emitter.to_owned(), consumer.to_owned())) else {
+            return HashSet::new();
+        };
+        ids.filter(|id| known.contains(*id)).cloned().collect()
+    }
+
+    fn keep(&self, (emitter, consumer): (&str, &str), seen: HashSet<EventId>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert((emitter.to_owned(), consumer.to_owned()), seen);
+    }
+}
+
 /// An event and where it was sent.
 struct Followed {
     event: SentEvent,
     exchange: String,
     routing_key: String,
-    age_s: f64,
 }
 
 /// Whether an event's exchange brings it to a queue; `None` when that is not known: an exchange bound

@@ -12,20 +12,19 @@ use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterCounts;
 use crate::model::operation::OperationState;
 use crate::model::outbox::OutboxCounts;
-use crate::model::saga::Saga;
 use crate::store::{Store, StoreResult};
 
 use super::Observer;
 use super::operation_shown;
 use super::queue_view::estimate_lag;
 use super::reader::{MANAGEMENT, joined};
-use super::snapshot::{ConsumerFlow, FlowSnapshot, PerService, Unread};
+use super::snapshot::{ConsumerFlow, FlowSnapshot, OpenSagas, PerService, Unread};
 
 /// Inbox rows are counted over this long to give a rate.
 const INBOX_WINDOW: Duration = Duration::from_secs(10);
 
-/// Sagas looked at for the attention count: those needing it come first.
-const SAGAS_LOOKED_AT: u32 = 200;
+/// Unfinished sagas looked at: those that need somebody come first.
+const SAGAS_LOOKED_AT: u32 = 100;
 
 /// Unfinished operations looked at: there are few, or something is very wrong.
 const OPERATIONS_LOOKED_AT: u32 = 50;
@@ -108,7 +107,8 @@ impl Observer {
             |service| service.sagas.is_some(),
             |service, store| async move {
                 let open = self.open_sagas(service, store).await?;
-                Ok(self.sagas_attention(&open))
+                let now = self.ports.clock.now();
+                Ok(open.count(now, |saga| saga.needs_somebody(now)))
             },
         );
         let unknown = self.of_services(
@@ -143,7 +143,7 @@ impl Observer {
     fn compose(
         outboxes: Vec<PerService<OutboxCounts>>,
         dead: &[PerService<DeadLetterCounts>],
-        sagas: &[PerService<u64>],
+        sagas: &[PerService<Count>],
         consumers: Vec<(ConsumerFlow, Vec<Unread>)>,
     ) -> FlowSnapshot {
         let mut unread: Vec<Unread> = Vec::new();
@@ -165,7 +165,7 @@ impl Observer {
             published_per_s: published_per_s(&outboxes),
             dead_open: sum(dead, |counts| Some(counts.open)),
             deaths_per_min: sum(dead, |counts| Some(counts.deaths_last_minute)).map(to_rate),
-            sagas_attention: total(sagas),
+            sagas_attention: sum(sagas, |count| Some(*count)),
             operations_unknown: None,
             findings_open: None,
             outboxes,
@@ -174,24 +174,20 @@ impl Observer {
         }
     }
 
-    /// Sagas a person has to look at: failed compensations, and those past their deadline.
-    fn sagas_attention(&self, sagas: &[Saga]) -> u64 {
-        let now = self.ports.clock.now();
-        let is_overdue = |saga: &Saga| saga.deadline_at.is_some_and(|deadline| deadline < now);
-        let waiting = sagas
-            .iter()
-            .filter(|saga| saga.needs_attention() || is_overdue(saga));
-        waiting.count() as u64
-    }
-
     /// Sagas that are not over, read once for the flow and for the causes.
     pub(super) async fn open_sagas(
         &self,
         service: &Service,
         store: &Arc<dyn Store>,
-    ) -> Result<Vec<Saga>, Unread> {
-        let read = store.sagas_open(SAGAS_LOOKED_AT);
-        let read = self.reader.store(&service.name, "sagas", read);
+    ) -> Result<OpenSagas, Unread> {
+        let read = async {
+            let read = store.sagas_open(SAGAS_LOOKED_AT);
+            let sagas = self.reader.store(&service.name, "sagas", read).await?;
+            Ok(OpenSagas {
+                is_cut: sagas.len() >= SAGAS_LOOKED_AT as usize,
+                sagas: sagas.into(),
+            })
+        };
         self.sagas_open.get(&service.name, read).await
     }
 
@@ -299,12 +295,6 @@ async fn operations_unknown(store: &Arc<dyn Store>) -> StoreResult<Count> {
 /// Publishes a second of all outboxes; one that cannot tell makes the sum unknown.
 fn published_per_s(outboxes: &[PerService<OutboxCounts>]) -> Option<f64> {
     sum(outboxes, OutboxCounts::published_last_minute).map(|sent| to_rate(sent) / 60.0)
-}
-
-/// Sum over services that keep sagas; `None` when there are none, or when one is not known.
-fn total(parts: &[PerService<u64>]) -> Option<u64> {
-    let known: Option<u64> = parts.iter().map(|part| part.value).sum();
-    known.filter(|_| !parts.is_empty())
 }
 
 /// Sum over services; `None` when there are none, or when one is not known.

@@ -34,13 +34,13 @@ use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
-use crate::model::outbox::{OutboxCounts, OutboxState};
+use crate::model::outbox::{Leases, OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
-use crate::model::saga::Saga;
 use crate::ports::Ports;
 use crate::store::StoreProbe;
 use reader::Reader;
 use shared::Shared;
+use snapshot::OpenSagas;
 
 pub use crate::store::{CheckLevel, CheckLine};
 pub use feeds::Feeds;
@@ -129,16 +129,18 @@ pub struct Observer {
     ports: Ports,
     reader: Reader,
     outbox_counts: Shared<OutboxCounts>,
+    leases: Shared<Leases>,
     letter_groups: Shared<DeadLetterGroups>,
     // The management API takes one request an address at a time.
     overviews: Shared<BrokerOverview>,
     queue_pages: Shared<QueuePage>,
     bindings: Shared<Option<Vec<Binding>>>,
-    sagas_open: Shared<Vec<Saga>>,
+    sagas_open: Shared<OpenSagas>,
     operations_unknown: Shared<Count>,
     open_findings: Shared<Option<Count>>,
     probes: Shared<StoreProbe>,
     broker_probe: Shared<Duration>,
+    seen: causes::Seen,
     finished: journal::FinishedOperations,
     verdicts: payloads::Verdicts,
 }
@@ -150,6 +152,7 @@ impl Observer {
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
             outbox_counts: Shared::new(ports.context.thresholds.refresh),
+            leases: Shared::new(ports.context.thresholds.refresh),
             letter_groups: Shared::new(ports.context.thresholds.refresh),
             overviews: Shared::new(ports.context.thresholds.refresh),
             queue_pages: Shared::new(ports.context.thresholds.refresh),
@@ -159,6 +162,7 @@ impl Observer {
             open_findings: Shared::fresh_for(scans::COUNTED_EVERY),
             probes: Shared::fresh_for(slow),
             broker_probe: Shared::fresh_for(slow),
+            seen: causes::Seen::default(),
             finished: journal::FinishedOperations::default(),
             verdicts: payloads::Verdicts::default(),
             ports,

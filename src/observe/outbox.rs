@@ -94,14 +94,15 @@ impl Observer {
         self.outbox_counts.get(&service.name, read).await
     }
 
-    /// Leases.
+    /// Leases, read once for the pane and the verdicts.
     pub async fn leases(&self) -> LeaseSnapshot {
         let services = self
             .of_services(
                 |service| service.outbox.is_some(),
                 |service, store| {
-                    self.reader
-                        .store(&service.name, "leases", store.leases(LEASE_ROWS))
+                    let read = store.leases(LEASE_ROWS);
+                    let read = self.reader.store(&service.name, "leases", read);
+                    self.leases.get(&service.name, read)
                 },
             )
             .await;

@@ -73,6 +73,32 @@ pub struct PerService<T> {
     pub unread: Option<Unread>,
 }
 
+/// Sagas that are not over, at most as many as are looked at; those that need somebody come first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpenSagas {
+    /// Read once, shared by those who look.
+    pub sagas: Arc<[Saga]>,
+    /// True when there may be more.
+    pub is_cut: bool,
+}
+
+impl OpenSagas {
+    /// How many of those that need somebody are meant. When not all sagas were read the number is exact
+    /// only if the last one read needs nobody: those after it do not either.
+    pub fn count(&self, at: Timestamp, is_meant: impl Fn(&Saga) -> bool) -> Count {
+        let meant = self.sagas.iter().filter(|saga| is_meant(saga)).count() as u64;
+        let goes_on = self
+            .sagas
+            .last()
+            .is_some_and(|last| last.needs_somebody(at));
+        if self.is_cut && goes_on {
+            Count::AtLeast(meant)
+        } else {
+            Count::Exact(meant)
+        }
+    }
+}
+
 /// State of one server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerHealth {
@@ -247,7 +273,7 @@ pub struct FlowSnapshot {
     /// Deaths in the last minute.
     pub deaths_per_min: Option<f64>,
     /// Sagas that need a person, and those past their deadline; `None` = not known or no sagas.
-    pub sagas_attention: Option<u64>,
+    pub sagas_attention: Option<Count>,
     /// Operations whose outcome nobody knows; `None` when a journal is unread, or there is none.
     pub operations_unknown: Option<Count>,
     /// Open findings of scans; `None` when the journal is unread, or nothing keeps them.
@@ -291,7 +317,7 @@ pub struct CauseSnapshot {
     /// Dead letters by cause.
     pub letters: Vec<PerService<DeadLetterGroups>>,
     /// Sagas, those that need somebody first.
-    pub sagas: Vec<PerService<Vec<Saga>>>,
+    pub sagas: Vec<PerService<OpenSagas>>,
     /// Until when each inbox has forgotten ids; `None` = it never did.
     pub horizons: Vec<PerService<Option<Timestamp>>>,
     /// Queues, the configured ones first.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::model::ids::{ConsumerName, EventId};
-use crate::model::trouble::{LockWaits, RowTroubles, SentEvents};
+use crate::model::trouble::{LockWaits, RowTroubles, SentEvent};
 
 use super::StoreResult;
 
@@ -18,7 +18,7 @@ pub trait TroubleStore: Send + Sync {
     /// the whole file. `Denied` names the missing right.
     async fn lock_waits(&self) -> StoreResult<Option<LockWaits>>;
     /// Rows created within `window` that are sent, newest first, at most `limit`.
-    async fn sent_recently(&self, window: Duration, limit: u32) -> StoreResult<SentEvents>;
+    async fn sent_recently(&self, window: Duration, limit: u32) -> StoreResult<Vec<SentEvent>>;
     /// Which of these events the consumer has done with, has parked, or has given up: the others never
     /// reached it.
     async fn seen_by(

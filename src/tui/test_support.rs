@@ -42,7 +42,7 @@ use crate::model::trouble::{LockWaits, RowGroup, RowTroubles};
 use crate::observe::snapshot::{
     AuditSnapshot, BrokerOverview, CauseSnapshot, ConsumerFlow, DeadLetterFacts,
     DeadLetterSnapshot, DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
-    NodeFacts, OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts,
+    NodeFacts, OpenSagas, OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts,
     QueueSnapshot, QueueView, Reading, Safety, SagaSnapshot, ScanSnapshot, ServerHealth,
     StoreFacts, Unread, Unseen,
 };
@@ -229,7 +229,7 @@ pub fn flow() -> Fresh {
         published_per_s: Some(120.0),
         dead_open: Some(Count::Exact(41)),
         deaths_per_min: Some(3.0),
-        sagas_attention: Some(1),
+        sagas_attention: Some(Count::Exact(1)),
         operations_unknown: Some(Count::Exact(0)),
         findings_open: Some(Count::Exact(3)),
         unread: Vec::new(),
@@ -299,7 +299,18 @@ pub fn causes() -> Fresh {
         )],
         locks: vec![part("orders", Some(LockWaits::default()))],
         letters: letters.collect(),
-        sagas: value(&sagas).services,
+        sagas: value(&sagas)
+            .services
+            .into_iter()
+            .map(|part| PerService {
+                service: part.service,
+                value: part.value.map(|sagas| OpenSagas {
+                    sagas: sagas.into(),
+                    is_cut: false,
+                }),
+                unread: part.unread,
+            })
+            .collect(),
         horizons: vec![part("inventory", None)],
         queues: value(&queues),
         unseen: vec![part("orders", Unseen::default())],

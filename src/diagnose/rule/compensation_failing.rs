@@ -1,7 +1,7 @@
 //! Sagas that cannot undo what they did.
 
-use super::number;
-use crate::model::saga::SagaState;
+use super::counted;
+use crate::model::saga::{Saga, SagaState};
 
 use super::Rule;
 use crate::diagnose::sight::{Look, Sight};
@@ -23,13 +23,11 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         return;
     };
     for (service, sagas) in look.parts(&causes.sagas) {
-        let failing: Vec<_> = sagas
-            .iter()
-            .filter(|saga| saga.state == SagaState::CompensationFailed)
-            .collect();
-        let Some(first) = failing.first() else {
+        let is_meant = |saga: &Saga| saga.state == SagaState::CompensationFailed;
+        let Some(first) = sagas.sagas.iter().find(|saga| is_meant(saga)) else {
             continue;
         };
+        let count = sagas.count(sight.at, is_meant);
         look.found(
             Found::new(
                 Severity::Critical,
@@ -37,14 +35,14 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                 vec![About::Sagas(service.to_owned())],
                 format!(
                     "{service}: {} not undo what was done, first {} {}",
-                    number(failing.len() as u64, "saga could", "sagas could"),
+                    counted(count, "saga could", "sagas could"),
                     first.saga_type,
                     first.business_key
                 ),
                 Evidence::at("sagas", term("id", first.saga_id.as_str())),
                 "redrive sagas --filter 'state:compensation_failed'",
             )
-            .number("sagas", failing.len())
+            .number("sagas", count.floor())
             .number("saga_id", first.saga_id.as_str())
             .since_s(Some(sight.at.seconds_since(first.updated_at))),
         );

@@ -1,6 +1,6 @@
 //! Sagas that should be over, or that nobody can move.
 
-use super::number;
+use super::counted;
 use crate::base::human;
 use crate::model::saga::{Saga, SagaState};
 
@@ -24,22 +24,19 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         return;
     };
     for (service, sagas) in look.parts(&causes.sagas) {
-        let late_s = |saga: &Saga| {
-            let deadline = saga.deadline_at.filter(|_| !saga.is_finished())?;
-            Some(sight.at.seconds_since(deadline)).filter(|late| *late > 0.0)
+        let is_meant = |saga: &Saga| {
+            saga.state != SagaState::CompensationFailed && saga.needs_somebody(sight.at)
         };
-        let open: Vec<_> = sagas
-            .iter()
-            .filter(|saga| saga.state != SagaState::CompensationFailed)
-            .filter(|saga| late_s(saga).is_some() || saga.needs_attention())
-            .collect();
-        let Some(first) = open.first() else { continue };
+        let mut open = sagas.sagas.iter().filter(|saga| is_meant(saga)).peekable();
+        let Some(first) = open.peek().copied() else {
+            continue;
+        };
         let latest = open
-            .iter()
-            .filter_map(|saga| late_s(saga))
+            .filter_map(|saga| saga.late_s(sight.at))
             .fold(None, |most, late| {
                 Some(most.map_or(late, |most: f64| most.max(late)))
             });
+        let count = sagas.count(sight.at, is_meant);
         let how = match latest {
             Some(late) => format!("past the deadline by up to {}", human::age(late)),
             None => "waiting for a person".to_owned(),
@@ -51,14 +48,14 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                 vec![About::Sagas(service.to_owned())],
                 format!(
                     "{service}: {} {how}, first {} {}",
-                    number(open.len() as u64, "saga is", "sagas are"),
+                    counted(count, "saga is", "sagas are"),
                     first.saga_type,
                     first.business_key
                 ),
                 Evidence::at("sagas", term("id", first.saga_id.as_str())),
                 "redrive sagas",
             )
-            .number("sagas", open.len())
+            .number("sagas", count.floor())
             .number("late_s", latest)
             .number("saga_id", first.saga_id.as_str())
             .since_s(latest),

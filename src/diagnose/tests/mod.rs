@@ -11,10 +11,11 @@ use crate::config::load::{Secrets, parse};
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterGroups;
 use crate::model::outbox::{Leases, OutboxCounts};
+use crate::model::saga::Saga;
 use crate::model::trouble::{LockWaits, RowTroubles};
 use crate::observe::snapshot::{
     BrokerOverview, CauseSnapshot, ConsumerFlow, Flow, FlowSnapshot, HealthSnapshot, NodeFacts,
-    PerService, QueueFacts, QueueSnapshot, QueueView, ServerHealth, Unread, Unseen,
+    OpenSagas, PerService, QueueFacts, QueueSnapshot, QueueView, ServerHealth, Unread, Unseen,
 };
 
 use super::sight::Sight;
@@ -131,6 +132,14 @@ pub fn part<T>(service: &str, value: T) -> PerService<T> {
     }
 }
 
+/// Unfinished sagas, all that there are.
+pub fn open<const N: usize>(sagas: [Saga; N]) -> OpenSagas {
+    OpenSagas {
+        sagas: sagas.into(),
+        is_cut: false,
+    }
+}
+
 /// A part that could not be read.
 pub fn unread<T>(service: &str, is_unreachable: bool) -> PerService<T> {
     PerService {
@@ -198,7 +207,7 @@ fn flow() -> FlowSnapshot {
         published_per_s: Some(2.0),
         dead_open: Some(Count::Exact(0)),
         deaths_per_min: Some(0.0),
-        sagas_attention: Some(0),
+        sagas_attention: Some(Count::Exact(0)),
         operations_unknown: Some(Count::Exact(0)),
         findings_open: Some(Count::Exact(0)),
         unread: Vec::new(),
@@ -247,7 +256,7 @@ fn causes() -> CauseSnapshot {
                 ..DeadLetterGroups::default()
             },
         )],
-        sagas: vec![part("orders", Vec::new())],
+        sagas: vec![part("orders", open([]))],
         horizons: vec![part("inventory", None)],
         queues: QueueSnapshot {
             queues: vec![

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::{NOW, Scene, part, server, unread, value};
+use super::{NOW, Scene, open, part, server, unread, value};
 use crate::diagnose::rule::VERDICTS;
 use crate::diagnose::{Patience, Severity, Verdict, Watch, Window};
 use crate::model::count::Count;
@@ -14,7 +14,7 @@ use crate::model::outbox::{LeaseGroup, Leases, REAPED};
 use crate::model::saga::{Saga, SagaState};
 use crate::model::trouble::{LockWaits, RowGroup};
 use crate::model::waiting::WaitingSummary;
-use crate::observe::snapshot::{Flow, Landed, Missing};
+use crate::observe::snapshot::{Flow, Landed, Missing, OpenSagas};
 
 const AT_ONCE: Patience = Patience {
     looks: 1,
@@ -394,7 +394,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         |s| {
             s.causes().sagas = vec![part(
                 "orders",
-                vec![saga(SagaState::CompensationFailed, None)],
+                open([saga(SagaState::CompensationFailed, None)]),
             )];
         },
     ),
@@ -403,7 +403,7 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
         Severity::Warning,
         "1 saga is past the deadline by up to 4m, first order o-8812",
         |s| {
-            s.causes().sagas = vec![part("orders", vec![saga(SagaState::Running, Some(240))])];
+            s.causes().sagas = vec![part("orders", open([saga(SagaState::Running, Some(240))]))];
         },
     ),
     (
@@ -669,6 +669,25 @@ fn a_warning_explains_nothing_that_is_worse() {
     scene.queue(0).facts.members_online = Some(vec!["a".to_owned(), "b".to_owned()]);
     let ids: Vec<_> = said(&scene).iter().map(|verdict| verdict.id).collect();
     assert_eq!(ids, ["consumer_gone", "queue_not_whole"]);
+}
+
+#[test]
+fn sagas_that_were_not_all_read_are_at_least_so_many() {
+    let stuck = saga(SagaState::CompensationFailed, None);
+    let counted = |last: Saga| {
+        let mut scene = Scene::healthy();
+        let read = OpenSagas {
+            is_cut: true,
+            ..open([stuck.clone(), last])
+        };
+        scene.causes().sagas = vec![part("orders", read)];
+        said(&scene)[0].sentence.clone()
+    };
+    let more = counted(stuck.clone());
+    assert!(more.contains("≥ 2 sagas could not undo"), "{more}");
+    // Those that need somebody come first: after one that needs nobody there is none.
+    let all = counted(saga(SagaState::Running, None));
+    assert!(all.contains("1 saga could not undo"), "{all}");
 }
 
 #[test]

@@ -284,6 +284,17 @@ impl Saga {
             || matches!(self.state, SagaState::CompensationFailed)
     }
 
+    /// True when an operator has to look, or the deadline is over.
+    pub fn needs_somebody(&self, at: Timestamp) -> bool {
+        self.needs_attention() || self.late_s(at).is_some()
+    }
+
+    /// Seconds an unfinished saga is past its deadline.
+    pub fn late_s(&self, at: Timestamp) -> Option<f64> {
+        let deadline = self.deadline_at.filter(|_| !self.is_finished())?;
+        Some(at.seconds_since(deadline)).filter(|late| *late > 0.0)
+    }
+
     /// True when only timers and counters of questions differ: nothing that a person or a coordinator
     /// decided on has moved, so the version stays.
     pub fn is_where(&self, other: &Self) -> bool {

@@ -35,7 +35,7 @@ use crate::model::outbox::{
 use crate::model::page::{Cursor, Page};
 use crate::model::saga::{Saga, SagaClaim, SagaState};
 use crate::model::scan::{Finding, FindingQuery, Scan};
-use crate::model::trouble::{LockWaits, RowTroubles, SentEvent, SentEvents};
+use crate::model::trouble::{LockWaits, RowTroubles, SentEvent};
 use crate::model::waiting::{WaitingEvent, WaitingFound, WaitingSummary};
 use crate::ports::Ports;
 use crate::store::inbox::{ArchiveRequest, Archived};
@@ -423,11 +423,8 @@ impl TroubleStore for FakeStore {
     async fn lock_waits(&self) -> StoreResult<Option<LockWaits>> {
         self.answer("lock_waits", None).await
     }
-    async fn sent_recently(&self, _: Duration, _: u32) -> StoreResult<SentEvents> {
-        let sent = SentEvents {
-            rows: self.sent.lock().unwrap().clone(),
-            database_now: NOW,
-        };
+    async fn sent_recently(&self, _: Duration, _: u32) -> StoreResult<Vec<SentEvent>> {
+        let sent = self.sent.lock().unwrap().clone();
         self.answer("sent_recently", sent).await
     }
     async fn seen_by(&self, _: &ConsumerName, ids: &[EventId]) -> StoreResult<Vec<EventId>> {

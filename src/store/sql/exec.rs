@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use futures::{Stream, TryStreamExt as _};
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -150,14 +151,14 @@ impl Session {
         let was_clean = std::mem::replace(&mut self.is_clean, false);
         let sql = AssertSqlSafe(statement.to_owned());
         let rows = match self.connection.as_mut() {
-            Some(Borrowed::MySql(c)) => (&mut **c)
-                .fetch_all((sql, Some(mysql_arguments(values)?)))
-                .await
-                .map(|rows| rows.iter().map(mysql_row).collect::<SqlResult<Vec<_>>>()),
-            Some(Borrowed::Sqlite(c)) => (&mut **c)
-                .fetch_all((sql, Some(sqlite_arguments(values)?)))
-                .await
-                .map(|rows| rows.iter().map(sqlite_row).collect::<SqlResult<Vec<_>>>()),
+            Some(Borrowed::MySql(c)) => {
+                let rows = (&mut **c).fetch((sql, Some(mysql_arguments(values)?)));
+                read_all(rows, mysql_row).await
+            }
+            Some(Borrowed::Sqlite(c)) => {
+                let rows = (&mut **c).fetch((sql, Some(sqlite_arguments(values)?)));
+                read_all(rows, sqlite_row).await
+            }
             None => Err(sqlx::Error::PoolClosed),
         };
         self.is_clean = was_clean;
@@ -212,6 +213,24 @@ impl Session {
     }
 }
 
+/// Takes rows as they come, so that an answer is in memory once. All of them are taken, also after one that cannot
+/// be read: the session is at its end as it was before.
+async fn read_all<R>(
+    mut rows: impl Stream<Item = Result<R, sqlx::Error>> + Unpin,
+    read: fn(&R) -> SqlResult<Row>,
+) -> Result<SqlResult<Vec<Row>>, sqlx::Error> {
+    let mut all = Ok(Vec::new());
+    while let Some(row) = rows.try_next().await? {
+        if let Ok(read_so_far) = &mut all {
+            match read(&row) {
+                Ok(row) => read_so_far.push(row),
+                Err(fault) => all = Err(fault),
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// Binds values.
 pub(super) fn mysql_arguments(values: &[Value]) -> SqlResult<MySqlArguments> {
     let mut arguments = MySqlArguments::default();
@@ -255,7 +274,8 @@ fn mysql_row(row: &MySqlRow) -> SqlResult<Row> {
                 "BIGINT UNSIGNED" => Ok(Value::Int(
                     i64::try_from(row.try_get_unchecked::<u64, _>(index)?).unwrap_or(i64::MAX),
                 )),
-                kind if kind.contains("INT") || kind == "BOOLEAN" => {
+                "BOOLEAN" | "TINYINT" | "TINYINT UNSIGNED" | "SMALLINT" | "SMALLINT UNSIGNED"
+                | "MEDIUMINT" | "MEDIUMINT UNSIGNED" | "INT" | "INT UNSIGNED" | "BIGINT" => {
                     Ok(Value::Int(row.try_get_unchecked(index)?))
                 }
                 kind @ ("DATETIME" | "TIMESTAMP" | "DATE" | "TIME" | "FLOAT" | "DOUBLE") => {

@@ -1,5 +1,6 @@
 //! Looking at an outbox: counts, pages, leases, sequences. Every read is bounded by a cap or a page.
 
+use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -257,56 +258,53 @@ pub async fn leases(db: &Db, rows_max: u32) -> SqlResult<Leases> {
             });
         }
     };
-    let mut session = db.read().await?;
-    let now = now(db, &mut session).await?;
-    let found = session
-        .fetch(
-            statement,
-            &[text(&layout.words.sending), limit(u64::from(rows_max) + 1)],
-        )
-        .await?;
-    let rows = found
-        .iter()
-        .take(rows_max as usize)
-        .map(|row| row_of(layout, row))
-        .collect::<SqlResult<Vec<_>>>()?;
+    let values = [text(&layout.words.sending), limit(u64::from(rows_max) + 1)];
+    let found = db.read().await?.fetch(statement, &values).await?;
+    let groups = group_leases(found.iter().take(rows_max as usize));
     Ok(Leases {
-        groups: group_leases(rows, now),
+        groups: groups.map_err(|fault| fault.in_table(layout.table.as_str()))?,
         truncated: found.len() > rows_max as usize,
         not_answered: None,
     })
 }
 
-/// Groups rows, ordered by lease, by their claim.
-fn group_leases(rows: Vec<OutboxRow>, now: Timestamp) -> Vec<LeaseGroup> {
+/// Groups rows of the leases' statement, ordered by lease, by their claim.
+fn group_leases<'a>(rows: impl Iterator<Item = &'a Row>) -> SqlResult<Vec<LeaseGroup>> {
     let mut groups: Vec<LeaseGroup> = Vec::new();
-    let mut positions = std::collections::HashMap::new();
+    let mut positions = HashMap::new();
     for row in rows {
-        let position = *positions.entry(row.claim_token.clone()).or_insert_with(|| {
+        let token = row.text_or_null(1)?;
+        let position = if let Some(position) = positions.get(&token) {
+            *position
+        } else {
+            let (lease_until, now) = (row.time_or_null(2)?, row.time(5)?);
             groups.push(LeaseGroup {
-                claim_token: row.claim_token.clone(),
+                claim_token: token.clone().map(ClaimToken::new),
                 rows: 0,
-                lease_until: row.lease_until,
-                left_s: row.lease_until.map(|until| until.seconds_since(now)),
+                lease_until,
+                left_s: lease_until.map(|until| until.seconds_since(now)),
                 oldest_created_at: None,
                 attempts_max: None,
                 sample: Vec::new(),
             });
+            positions.insert(token, groups.len() - 1);
             groups.len() - 1
-        });
-        if let Some(group) = groups.get_mut(position) {
-            group.rows += 1;
-            group.oldest_created_at = match (group.oldest_created_at, row.created_at) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-            group.attempts_max = group.attempts_max.max(row.attempts);
-            if group.sample.len() < SAMPLE {
-                group.sample.push(row.event_id);
-            }
+        };
+        let Some(group) = groups.get_mut(position) else {
+            continue;
+        };
+        group.rows += 1;
+        let created_at = row.time_or_null(3)?;
+        group.oldest_created_at = match (group.oldest_created_at, created_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        group.attempts_max = group.attempts_max.max(row.int_or_null(4)?);
+        if group.sample.len() < SAMPLE {
+            group.sample.push(EventId::new(row.text(0)?));
         }
     }
-    groups
+    Ok(groups)
 }
 
 /// The database's clock.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::model::ids::{ConsumerName, EventId};
-use crate::model::trouble::{LockWaits, RowGroup, RowTroubles, SentEvent, SentEvents};
+use crate::model::trouble::{LockWaits, RowGroup, RowTroubles, SentEvent};
 use crate::store::{StoreResult, TroubleStore, Value};
 
 use super::claim::bind_ids;
@@ -55,7 +55,7 @@ impl TroubleStore for SqlStore {
         call!(self, "lock waits", lock_waits, [], [])
     }
 
-    async fn sent_recently(&self, window: Duration, limit: u32) -> StoreResult<SentEvents> {
+    async fn sent_recently(&self, window: Duration, limit: u32) -> StoreResult<Vec<SentEvent>> {
         call!(self, "sent recently", sent_recently, [], [window, limit])
     }
 
@@ -144,7 +144,7 @@ fn seconds(of: i64) -> f64 {
     of.max(0) as f64
 }
 
-async fn sent_recently(db: &Db, window: Duration, rows_max: u32) -> SqlResult<SentEvents> {
+async fn sent_recently(db: &Db, window: Duration, rows_max: u32) -> SqlResult<Vec<SentEvent>> {
     let (layout, statements) = db.outbox().await?;
     let statement = match &statements.sent_recently {
         Ok(statement) => statement,
@@ -159,10 +159,8 @@ async fn sent_recently(db: &Db, window: Duration, rows_max: u32) -> SqlResult<Se
         limit(u64::from(rows_max)),
     ];
     let mut session = db.read().await?;
-    let database_now = super::outbox::now(db, &mut session).await?;
     let rows = session.fetch(statement, &values).await?;
-    let rows = rows
-        .iter()
+    rows.iter()
         .map(|row| {
             let sent_at = match row.time_or_null(4)? {
                 Some(at) => at,
@@ -173,12 +171,11 @@ async fn sent_recently(db: &Db, window: Duration, rows_max: u32) -> SqlResult<Se
                 event_type: row.text(1)?,
                 exchange: row.text_or_null(2)?,
                 routing_key: row.text_or_null(3)?,
-                sent_at,
+                age_s: row.time(6)?.seconds_since(sent_at),
             })
         })
         .collect::<SqlResult<Vec<_>>>()
-        .map_err(|fault| fault.in_table(layout.table.as_str()))?;
-    Ok(SentEvents { rows, database_now })
+        .map_err(|fault| fault.in_table(layout.table.as_str()))
 }
 
 /// By primary or unique keys, at most three entries an id; no locks.

@@ -269,8 +269,9 @@ impl OutboxStatements {
             leases: match (&layout.lease_until, &indexes.lease) {
                 (None, _) => Err("this layout has no lease".to_owned()),
                 (Some(lease), None) => Err(missing(layout, &[&layout.status, lease])),
-                (Some(_), Some(_)) => Ok(row(
-                    "{by_lease} WHERE {status} = ? ORDER BY {lease}, {id} LIMIT ?",
+                (Some(_), Some(_)) => Ok(render(
+                    "SELECT {id}, {token}, {us(lease)}, {us(created)}, {attempts}, {now_us}\n\
+                     FROM {t}{by_lease} WHERE {status} = ? ORDER BY {lease}, {id} LIMIT ?",
                 )?),
             },
             claim_due: match &indexes.due {
@@ -376,7 +377,7 @@ impl OutboxStatements {
             sent_recently: match &indexes.created {
                 None => Err(missing(layout, &[&layout.status, &layout.created_at])),
                 Some(_) => Ok(render(
-                    "SELECT {id}, {type}, {destination}, {routing_key}, {us(sent)}, {us(created)}\n\
+                    "SELECT {id}, {type}, {destination}, {routing_key}, {us(sent)}, {us(created)}, {now_us}\n\
                      FROM {t}{by_created} WHERE {status} = ? AND {created} >= {now_plus}\n\
                      ORDER BY {created} DESC LIMIT ?",
                 )?),
