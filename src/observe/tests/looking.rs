@@ -11,6 +11,7 @@ use crate::model::dead_letter::{DeadLetter, DeadLetterDetail, DeadLetterStatus, 
 use crate::model::ids::{AggregateId, ConsumerName, DeadLetterId, EventId};
 use crate::model::message::{FieldTable, Message, Payload};
 use crate::model::outbox::{OutboxEvent, OutboxState};
+use crate::model::trouble::SentEvent;
 use crate::observe::{CheckLevel, DeadLettersView, Observer, OutboxView};
 
 pub(super) fn outbox_view() -> OutboxView {
@@ -395,4 +396,37 @@ fn what_a_backlog_hides_is_not_shown_as_nothing() {
         Some(Count::Exact(0))
     );
     assert_eq!(counts(Some(61.0)).published_last_minute(), None);
+}
+
+#[tokio::test]
+async fn an_event_that_a_consumer_has_is_not_asked_for_again() {
+    let world = World::new();
+    let sent = |id: &str| SentEvent {
+        event_id: EventId::new(id),
+        event_type: "order.created".to_owned(),
+        exchange: Some(String::new()),
+        routing_key: Some("inventory.orders".to_owned()),
+        age_s: 3_000.0,
+    };
+    *world.orders.sent.lock().unwrap() = vec![sent("e-1"), sent("e-2")];
+    *world.inventory.seen.lock().unwrap() = vec![EventId::new("e-1")];
+    let observer = Observer::new(world.ports.clone());
+    let missing = async || {
+        let causes = observer.causes().await;
+        let parts = causes.unseen.into_iter().filter_map(|part| part.value);
+        let missing = parts.flat_map(|part| part.missing);
+        missing
+            .map(|missing| missing.event_id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(missing().await, ["e-2"]);
+    // Asked for again as long as somebody lacks one; what was found stays found.
+    *world.inventory.seen.lock().unwrap() = vec![EventId::new("e-2")];
+    assert_eq!(missing().await, [""; 0]);
+    assert_eq!(world.inventory.calls.of("seen_by"), 2);
+    assert_eq!(missing().await, [""; 0]);
+    assert_eq!(world.inventory.calls.of("seen_by"), 2);
+    // Another event is asked for.
+    world.orders.sent.lock().unwrap().push(sent("e-3"));
+    assert_eq!(missing().await, ["e-3"]);
 }
