@@ -15,12 +15,14 @@ use super::order_saga::{OrderSaga, RESERVE_STOCK, TYPE, Tempo};
 use super::place;
 use super::standby;
 use super::tables::time;
+use super::topology::SERVICES;
 use crate::base::clock::{Clock, Timestamp};
 use crate::broker::Delivery;
 use crate::config::Service;
 use crate::model::dead_letter::{DeathRecorded, NewDeath};
 use crate::model::ids::{AggregateId, ConsumerName, DeadLetterId, EventId, SagaId};
 use crate::model::message::FieldValue;
+use crate::model::outbox::OutboxEvent;
 use crate::model::saga::Side;
 use crate::model::saga::machine::Answer;
 use crate::pipeline::death::{Found, new_death};
@@ -139,8 +141,15 @@ pub(super) async fn write(ports: &Ports) -> Result<(), String> {
     let refused = history.refund_refused(number + 10, 47).await?;
     history.charge_unknown(number + 11, 18).await?;
     let dying = dead.iter().map(|(_, id, minutes)| (id.clone(), *minutes));
-    let sent: Vec<_> = dying.chain(refused).collect();
-    history.sent(&sent).await.map_err(told("sent events"))?;
+    let sent: Vec<_> = dying.chain(refused.iter().cloned()).collect();
+    let rows = history.sent(&sent).await.map_err(told("sent events"))?;
+    let of_refused = |event: &&OutboxEvent| {
+        let id = &event.row.event_id;
+        refused.iter().any(|(of, _)| of == id)
+    };
+    for event in rows.iter().filter(of_refused) {
+        history.consumed(event).await.map_err(told("an inbox"))?;
+    }
     let mut letters = Vec::new();
     for (past, event_id, minutes) in &dead {
         letters.push(history.die(past, event_id, *minutes).await?);
@@ -301,14 +310,14 @@ impl<'a> History<'a> {
 
     /// Events of the orders service that were published so many minutes ago; notification has seen
     /// those that are its own.
-    async fn sent(&self, events: &[(EventId, u64)]) -> StoreResult<()> {
+    async fn sent(&self, events: &[(EventId, u64)]) -> StoreResult<Vec<OutboxEvent>> {
         let claim = claim_of(Duration::from_mins(1));
         let claim = self.orders.claim_batch(&claim).await?;
         let (sent, others): (Vec<_>, Vec<_>) = claim
             .events
-            .iter()
+            .into_iter()
             .partition(|event| events.iter().any(|(id, _)| *id == event.row.event_id));
-        let ids = |events: &[&crate::model::outbox::OutboxEvent]| -> Vec<EventId> {
+        let ids = |events: &[OutboxEvent]| -> Vec<EventId> {
             events.iter().map(|e| e.row.event_id.clone()).collect()
         };
         self.orders.complete(&claim.token, &ids(&sent)).await?;
@@ -321,16 +330,40 @@ impl<'a> History<'a> {
                 .await?;
         }
         tx.commit().await?;
-        for event in sent {
-            if event.row.event_type == "order.created" {
-                self.notified(event).await?;
+        for event in &sent {
+            match event.row.event_type.as_str() {
+                "order.created" => self.notified(event).await?,
+                "order.cancelled" => self.seen_by(standby::SERVICE, event).await?,
+                _ => {}
+            }
+        }
+        Ok(sent)
+    }
+
+    /// The services that get an event have consumed it; notification's part is in [`Self::sent`].
+    async fn consumed(&self, event: &OutboxEvent) -> StoreResult<()> {
+        for (name, _, bound) in SERVICES {
+            if name != standby::SERVICE && bound.contains(&event.row.event_type.as_str()) {
+                self.seen_by(name, event).await?;
             }
         }
         Ok(())
     }
 
+    /// A consumer's inbox has an event.
+    async fn seen_by(&self, service: &str, event: &OutboxEvent) -> StoreResult<()> {
+        let Some(store) = self.ports.store(service) else {
+            return Ok(());
+        };
+        let consumer = ConsumerName::new(service);
+        let mut tx = store.begin().await?;
+        tx.inbox_insert(&consumer, &event.row.event_id, &event.payload.sha256())
+            .await?;
+        tx.commit().await
+    }
+
     /// Notification has consumed an order's first event.
-    async fn notified(&self, event: &crate::model::outbox::OutboxEvent) -> StoreResult<()> {
+    async fn notified(&self, event: &OutboxEvent) -> StoreResult<()> {
         let (Some(store), Some(aggregate_id)) = (
             self.ports.store(standby::SERVICE),
             event.row.aggregate_id.as_ref(),

@@ -111,6 +111,32 @@ async fn every_pane_has_something_to_show_before_any_worker_has_run() {
     );
 }
 
+/// The order whose refund is refused has happened everywhere but at the card processor.
+#[tokio::test]
+async fn what_was_sent_before_the_demo_opens_was_seen_by_those_who_get_it() {
+    let bench = Bench::new().await;
+    prepare(&bench.ports).await.expect("prepares");
+    let sent = bench.ports.store("orders").expect("a service");
+    let day = std::time::Duration::from_hours(24);
+    let sent = sent.sent_recently(day, 200).await.expect("reads");
+    let mut looked_at = 0;
+    for (service, _, bound) in topology::SERVICES {
+        let store = bench.ports.store(service).expect("a service");
+        let due = sent
+            .iter()
+            .filter(|event| bound.contains(&event.event_type.as_str()));
+        let ids: Vec<_> = due.clone().map(|event| event.event_id.clone()).collect();
+        let consumer = crate::model::ids::ConsumerName::new(service);
+        let seen = store.seen_by(&consumer, &ids).await.expect("reads");
+        let missing: Vec<_> = due
+            .filter(|event| !seen.contains(&event.event_id))
+            .collect();
+        assert!(missing.is_empty(), "{service}: {missing:?}");
+        looked_at += ids.len();
+    }
+    assert!(looked_at > 4, "{looked_at}");
+}
+
 #[tokio::test]
 async fn a_context_that_is_no_sandbox_is_refused() {
     let bench = Bench::with(|context| context.environment = Environment::Production).await;
