@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,13 +22,14 @@ impl Tasks {
     }
 
     /// Starts `work`, which must watch [`Tasks::stopping`] if it loops. The handle may be dropped:
-    /// the task goes on and is still waited for by [`Tasks::stop`].
+    /// the task goes on and is still waited for by [`Tasks::stop`]. Boxed, so that the machinery of a task is there
+    /// once for each kind of answer and not for each kind of work.
     pub fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.tracker.spawn(work)
+        self.tracker.spawn(work.boxed())
     }
 
     /// Starts `work` and drops it when the family stops: for reads, which lose nothing.
@@ -37,7 +39,7 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         let stop = self.stop.clone();
-        self.tracker.spawn(async move {
+        self.spawn(async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}

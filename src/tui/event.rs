@@ -27,8 +27,8 @@ pub enum Event {
     Mouse(MouseEvent),
     /// The terminal has another size.
     Resize(u16, u16),
-    /// A feed has a new reading.
-    Fresh(Fresh),
+    /// Feeds have new readings.
+    Fresh(Vec<Fresh>),
     /// The workers of this process reported.
     Workers(Vec<Report>),
     /// An effect has ended.

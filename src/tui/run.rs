@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -35,8 +35,9 @@ use super::{Options, TuiError};
 const FRAME: Duration = Duration::from_millis(33);
 /// A key is answered sooner: it must be on screen within 16 ms whatever was drawn just before.
 const FRAME_AFTER_KEY: Duration = Duration::from_millis(5);
-/// While nobody touches it, what comes by itself is gathered for so long: the clock on the screen and the
-/// answers of one refresh, which begins with its second, share a frame, as do those about causes, which take longer.
+/// While nobody touches it, what comes by itself is gathered for so long, without waking up for each: the clock on the
+/// screen and the answers of one refresh, which begins with its second, share a wake-up and a frame, as do those about
+/// causes, which take longer.
 const GATHER: Duration = Duration::from_millis(150);
 /// Somebody is there for so long after a key or the outcome of one.
 const ATTENDED: Duration = Duration::from_secs(3);
@@ -161,6 +162,11 @@ impl Readers {
             reading = changed(&mut feeds.audit) => Fresh::Audit(reading),
         }
     }
+
+    /// The readings that are there.
+    fn all(&mut self) -> Vec<Fresh> {
+        std::iter::from_fn(|| self.next().now_or_never()).collect()
+    }
 }
 
 async fn typed(input: &mut Option<EventStream>) -> Option<io::Result<Input>> {
@@ -280,7 +286,7 @@ impl Console {
                         self.handle(Event::Resumed, guard).await?;
                     }
                     Wake::Event(event) => self.handle(event, guard).await?,
-                    Wake::Time => self.handle(Event::Tick, guard).await?,
+                    Wake::Time => self.on_time(guard).await?,
                 }
                 if let Some(exit) = self.model.exit.take() {
                     return Ok(exit);
@@ -303,17 +309,47 @@ impl Console {
         };
         if self.is_urgent {
             drawn_at + FRAME_AFTER_KEY
-        } else if self.touched_at.elapsed() < ATTENDED {
-            drawn_at + FRAME
-        } else {
+        } else if self.is_quiet() {
             (drawn_at + FRAME).max(self.dirty_since + GATHER)
+        } else {
+            drawn_at + FRAME
         }
+    }
+
+    /// True while nobody touches it.
+    fn is_quiet(&self) -> bool {
+        !self.is_urgent && self.touched_at.elapsed() >= ATTENDED
+    }
+
+    /// Something waits for a frame.
+    fn mark_dirty(&mut self) {
+        if !self.is_dirty {
+            self.is_dirty = true;
+            self.dirty_since = Instant::now();
+        }
+    }
+
+    /// A frame is due, or what time brings about is.
+    async fn on_time(&mut self, guard: &mut Guard) -> Result<(), TuiError> {
+        if self.is_quiet() && !self.is_dirty {
+            // The gathering begins; all there is to do is done at its end.
+            self.mark_dirty();
+            return Ok(());
+        }
+        let fresh = self.feeds.all();
+        let event = if fresh.is_empty() {
+            Event::Tick
+        } else {
+            Event::Fresh(fresh)
+        };
+        self.handle(event, guard).await
     }
 
     /// Waits for whatever comes first; what must not be missed is asked first.
     async fn next(&mut self) -> Wake {
         let frame = self.is_dirty.then(|| self.frame_due());
-        let wake = self.model.wake_at().map(|at| {
+        let is_gathering = self.is_dirty && self.is_quiet();
+        let wake = self.model.wake_at().filter(|_| !is_gathering).map(|at| {
             let wait = u64::try_from(at.micros_since(self.clock.now())).unwrap_or(0);
             Instant::now() + Duration::from_micros(wait)
         });
@@ -328,8 +364,10 @@ impl Console {
                 Some(Err(error)) => Wake::Lost(error),
                 None => Wake::Lost(io::Error::from(io::ErrorKind::UnexpectedEof)),
             },
-            fresh = self.feeds.next() => Wake::Event(Event::Fresh(fresh)),
-            reports = reported(&mut self.workers) => Wake::Event(Event::Workers(reports)),
+            fresh = self.feeds.next(), if !is_gathering => Wake::Event(Event::Fresh(vec![fresh])),
+            reports = reported(&mut self.workers), if !is_gathering => {
+                Wake::Event(Event::Workers(reports))
+            }
             () = sleep_until(until) => Wake::Time,
         }
     }
@@ -343,10 +381,7 @@ impl Console {
             self.touched_at = Instant::now();
         }
         let effects = update(&mut self.model, event);
-        if !self.is_dirty {
-            self.is_dirty = true;
-            self.dirty_since = Instant::now();
-        }
+        self.mark_dirty();
         for effect in effects {
             match effect {
                 Effect::Terminal(effect) => self.on_terminal(effect, guard).await?,

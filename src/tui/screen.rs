@@ -1,6 +1,7 @@
-//! Two buffers and the difference between them as escape sequences. Nothing is written when nothing
-//! changed, and no colour is written that the terminal was not said to have.
+//! A frame, what the terminal shows, and the difference between them as escape sequences. Nothing is written when
+//! nothing changed, and no colour is written that the terminal was not said to have.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -21,8 +22,8 @@ const END_FRAME: &str = "\x1b[?2026l";
 pub struct Screen<W: Write> {
     out: W,
     /// What the terminal shows.
-    shown: Buffer,
-    /// The frame before it, to be drawn into again.
+    shown: Shown,
+    /// The last frame, to be drawn into again.
     spare: Buffer,
     /// True when what it shows is not known.
     is_unknown: bool,
@@ -35,7 +36,7 @@ impl<W: Write> Screen<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
-            shown: Buffer::empty(Rect::ZERO),
+            shown: Shown::default(),
             spare: Buffer::empty(Rect::ZERO),
             is_unknown: true,
             frames: 0,
@@ -70,33 +71,34 @@ impl<W: Write> Screen<W> {
     /// # Errors
     /// The terminal is gone.
     pub fn show(&mut self, next: Buffer) -> io::Result<()> {
-        let is_whole = self.is_unknown || self.shown.area != next.area;
+        let is_whole =
+            self.is_unknown || self.shown.area != next.area || self.shown.faces.is_full();
         let mut text = String::new();
         if is_whole {
             text.push_str("\x1b[0m\x1b[2J");
+            self.shown.start(next.area);
         }
         let mut pen = Pen::default();
-        let width = next.area.width;
-        for y in 0..next.area.height {
-            if !is_whole && row(&self.shown, y) == row(&next, y) {
-                continue;
-            }
-            let mut x = 0;
-            while x < width {
-                let Some(cell) = next.cell((x, y)) else { break };
-                let columns = u16::try_from(text::width(cell.symbol()))
-                    .unwrap_or(1)
-                    .clamp(1, width - x);
-                let is_same = !is_whole
-                    && (0..columns)
-                        .all(|extra| self.shown.cell((x + extra, y)) == next.cell((x + extra, y)));
-                if !is_same {
+        let width = usize::from(next.area.width).max(1);
+        let shown = &mut self.shown;
+        for (y, (row, glyphs)) in (0..).zip(
+            next.content
+                .chunks(width)
+                .zip(shown.glyphs.chunks_mut(width)),
+        ) {
+            let mut cells = (0..).zip(row.iter().zip(glyphs));
+            while let Some((x, (cell, glyph))) = cells.next() {
+                let columns = columns_of(cell).clamp(1, next.area.width - x);
+                let mut is_same = shown.faces.replace(glyph, cell);
+                for (_, (cell, glyph)) in cells.by_ref().take(usize::from(columns) - 1) {
+                    is_same &= shown.faces.replace(glyph, cell);
+                }
+                if is_whole || !is_same {
                     pen.put(&mut text, x, y, cell, columns);
                 }
-                x += columns;
             }
         }
-        self.spare = std::mem::replace(&mut self.shown, next);
+        self.spare = next;
         self.is_unknown = false;
         if text.is_empty() {
             return Ok(());
@@ -111,11 +113,101 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// The cells of one line.
-fn row(buf: &Buffer, y: u16) -> &[Cell] {
-    let width = usize::from(buf.area.width);
-    let start = usize::from(y) * width;
-    buf.content.get(start..start + width).unwrap_or_default()
+/// Columns a cell's cluster takes.
+fn columns_of(cell: &Cell) -> u16 {
+    match cell.symbol() {
+        symbol if symbol.len() <= 1 => 1,
+        symbol => u16::try_from(text::width(symbol)).unwrap_or(1),
+    }
+}
+
+/// What a terminal shows. Small, because every frame looks at all of it: a cell takes eight bytes instead of the
+/// buffer's forty.
+#[derive(Default)]
+struct Shown {
+    area: Rect,
+    glyphs: Vec<Glyph>,
+    faces: Faces,
+}
+
+/// A cell in small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Glyph {
+    /// A character, or from [`CLUSTERS`] on the number of a cluster of several; 0: nothing, the second half of a wide one.
+    symbol: u32,
+    /// The number of a style.
+    style: u32,
+}
+
+/// The first number that is no character.
+const CLUSTERS: u32 = char::MAX as u32 + 1;
+
+/// What the numbers in a [`Glyph`] stand for.
+#[derive(Default)]
+struct Faces {
+    /// As many as a theme has; the last one found is looked at first.
+    styles: Vec<Style>,
+    last: usize,
+    clusters: HashMap<Box<str>, u32>,
+}
+
+impl Shown {
+    /// Nothing is shown, on this area.
+    fn start(&mut self, area: Rect) {
+        let cells = usize::from(area.width) * usize::from(area.height);
+        self.area = area;
+        self.glyphs.clear();
+        self.glyphs.resize(cells, Glyph::default());
+        self.faces = Faces::default();
+    }
+}
+
+/// Numbers of clusters that are kept; then everything is written anew.
+const CLUSTERS_MAX: usize = 4096;
+
+impl Faces {
+    fn is_full(&self) -> bool {
+        self.clusters.len() > CLUSTERS_MAX
+    }
+
+    /// Puts a cell in the place of a glyph; true when it was the same.
+    fn replace(&mut self, glyph: &mut Glyph, cell: &Cell) -> bool {
+        let next = Glyph {
+            symbol: self.symbol(cell.symbol()),
+            style: self.style(cell.style()),
+        };
+        std::mem::replace(glyph, next) == next
+    }
+
+    fn symbol(&mut self, symbol: &str) -> u32 {
+        let mut chars = symbol.chars();
+        match (chars.next(), chars.next()) {
+            (None, _) => 0,
+            (Some(one), None) => u32::from(one),
+            _ => self.cluster(symbol),
+        }
+    }
+
+    fn cluster(&mut self, symbol: &str) -> u32 {
+        if let Some(number) = self.clusters.get(symbol) {
+            return *number;
+        }
+        let number =
+            CLUSTERS.saturating_add(u32::try_from(self.clusters.len()).unwrap_or(u32::MAX));
+        self.clusters.insert(symbol.into(), number);
+        number
+    }
+
+    fn style(&mut self, style: Style) -> u32 {
+        if self.styles.get(self.last) != Some(&style) {
+            let found = self.styles.iter().position(|known| *known == style);
+            self.last = found.unwrap_or_else(|| {
+                self.styles.push(style);
+                self.styles.len() - 1
+            });
+        }
+        u32::try_from(self.last).unwrap_or(u32::MAX)
+    }
 }
 
 /// Where the terminal's cursor is and how it writes.
@@ -240,6 +332,31 @@ mod tests {
             last, "\x1b[?2026h\x1b[1;3H\x1b[0md\x1b[0m\x1b[?2026l",
             "kept together"
         );
+    }
+
+    #[test]
+    fn clusters_without_end_are_forgotten_and_still_drawn_right() {
+        let mut screen = Screen::new(Vec::new());
+        let mut terminal = vt100::Parser::new(1, 10, 0);
+        for n in 0..6_000_u32 {
+            let mark = char::from_u32(0x300 + n % 0x70).expect("a mark");
+            let base = char::from_u32(0x4e00 + n / 0x70).expect("a letter");
+            let text = format!("{base}{mark}|");
+            screen.show(buffer(&text, Style::new())).expect("writes");
+            terminal.process(&std::mem::take(screen.writer()));
+            assert_eq!(terminal.screen().contents().trim_end(), text);
+            assert!(screen.shown.faces.clusters.len() <= CLUSTERS_MAX + 2);
+        }
+    }
+
+    #[test]
+    fn a_style_alone_is_a_difference() {
+        let mut screen = Screen::new(Vec::new());
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        for style in [Style::new(), bold, Style::new(), bold] {
+            screen.show(buffer("abc", style)).expect("writes");
+        }
+        assert_eq!(screen.frames(), 4);
     }
 
     #[test]

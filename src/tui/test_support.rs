@@ -1029,7 +1029,7 @@ pub fn typed(model: &mut Model, text: &str) -> Vec<Effect> {
 
 /// Sends a reading without letting time pass.
 pub fn fresh(model: &mut Model, fresh: Fresh) {
-    update(model, Event::Fresh(fresh));
+    update(model, Event::Fresh(vec![fresh]));
 }
 
 pub fn draw(model: &Model) -> Buffer {

@@ -40,10 +40,12 @@ mod version;
 mod waiting;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 
 use crate::base::backoff::Backoff;
 use crate::base::deadline::within;
@@ -114,14 +116,33 @@ impl SqlStore {
         F: Future<Output = SqlResult<T>> + Send + 'static,
         T: Send + 'static,
     {
+        let service = self.db.service.clone();
+        let (give, answer) = oneshot::channel();
+        let give = Arc::new(Mutex::new(Some(give)));
+        let work: Work = Box::new(move |db| {
+            let (work, give) = (work(db), Arc::clone(&give));
+            Box::pin(async move {
+                let value = work.await?;
+                // Nothing that can panic runs while it is held.
+                let give = give.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // A caller that is gone needs no answer.
+                give.map(|give| give.send(value));
+                Ok(())
+            })
+        });
+        self.run(operation, limit, work).await?;
+        answer.await.map_err(|_| stopped(service, operation))
+    }
+
+    /// As [`SqlStore::call`], for work that hands its answer over itself: one task for all kinds of answers, which
+    /// is less to compile and less to wake up at every statement.
+    async fn run(&self, operation: &'static str, limit: Duration, work: Work) -> StoreResult<()> {
         let db = Arc::clone(&self.db);
-        let service = db.service.clone();
         let task = self.tasks.spawn(async move {
-            let service = db.service.clone();
             let tries = async {
                 let mut tried = 1;
                 loop {
-                    match Box::pin(work(Arc::clone(&db))).await {
+                    match work(Arc::clone(&db)).await {
                         Err(fault) if fault.is_contended() && tried < TRIES => {
                             tokio::time::sleep(PAUSE.delay(tried)).await;
                             tried += 1;
@@ -130,8 +151,9 @@ impl SqlStore {
                     }
                 }
             };
+            let service = db.service.clone();
             match within(operation, limit, tries).await {
-                Ok(Ok(done)) => Ok(done),
+                Ok(Ok(())) => Ok(()),
                 Ok(Err(fault)) => Err(fault.into_store_error(&service, operation, limit)),
                 Err(late) => Err(StoreError::TimedOut {
                     service,
@@ -140,13 +162,21 @@ impl SqlStore {
                 }),
             }
         });
-        task.await.unwrap_or_else(|_| {
-            Err(StoreError::Failed {
-                service,
-                operation,
-                detail: "the call was stopped".to_owned(),
-            })
-        })
+        let service = &self.db.service;
+        task.await
+            .unwrap_or_else(|_| Err(stopped(service.clone(), operation)))
+    }
+}
+
+/// One try of a call.
+type Work = Box<dyn Fn(Arc<Db>) -> BoxFuture<'static, SqlResult<()>> + Send + Sync>;
+
+/// What is said of a call whose task has ended without an answer.
+fn stopped(service: String, operation: &'static str) -> StoreError {
+    StoreError::Failed {
+        service,
+        operation,
+        detail: "the call was stopped".to_owned(),
     }
 }
 

@@ -42,8 +42,8 @@ pub fn update(model: &mut Model, event: Event) -> Vec<Effect> {
             model.size = (width, height);
             Vec::new()
         }
-        Event::Fresh(fresh) => {
-            take(model, fresh);
+        Event::Fresh(readings) => {
+            take(model, readings);
             Vec::new()
         }
         Event::Workers(reports) => {
@@ -121,8 +121,36 @@ fn resumed(model: &mut Model) -> Vec<Effect> {
     effects
 }
 
-fn take(model: &mut Model, fresh: Fresh) {
-    let of = match &fresh {
+/// Takes new readings; each pane they are for takes them over once.
+fn take(model: &mut Model, readings: Vec<Fresh>) {
+    let mut of = Vec::new();
+    for fresh in readings {
+        let pane = pane_of(&fresh);
+        if !of.contains(&pane) {
+            of.push(pane);
+        }
+        if let Fresh::Operations(reading) = &fresh
+            && let Some(Overlay::Plan(dialog)) = &mut model.overlay
+            && let Some(value) = reading.value.as_deref()
+        {
+            let services = value.services.iter();
+            for operation in services.filter_map(|part| part.value.as_ref()).flatten() {
+                dialog.moved(operation);
+            }
+        }
+        model.world.take(fresh);
+    }
+    // A pane that is not on screen takes over what was read when it is opened; the Overview keeps
+    // a history and must see every reading.
+    of.retain(|pane| *pane == model.active || *pane == PaneId::Overview);
+    for pane in of {
+        model.sync_pane(pane);
+    }
+}
+
+/// The pane that shows a reading.
+fn pane_of(fresh: &Fresh) -> PaneId {
+    match fresh {
         Fresh::Flow(_) | Fresh::Health(_) | Fresh::Causes(_) => PaneId::Overview,
         Fresh::Outbox(_) => PaneId::Outbox,
         Fresh::Leases(_) => PaneId::Leases,
@@ -132,21 +160,6 @@ fn take(model: &mut Model, fresh: Fresh) {
         Fresh::Scans(_) => PaneId::Scans,
         Fresh::Operations(_) => PaneId::Operations,
         Fresh::Audit(_) => PaneId::Audit,
-    };
-    if let Fresh::Operations(reading) = &fresh
-        && let Some(Overlay::Plan(dialog)) = &mut model.overlay
-        && let Some(value) = reading.value.as_deref()
-    {
-        let services = value.services.iter();
-        for operation in services.filter_map(|part| part.value.as_ref()).flatten() {
-            dialog.moved(operation);
-        }
-    }
-    model.world.take(fresh);
-    // A pane that is not on screen takes over what was read when it is opened; the Overview keeps
-    // a history and must see every reading.
-    if of == model.active || of == PaneId::Overview {
-        model.sync_pane(of);
     }
 }
 

@@ -40,7 +40,36 @@ pub fn measure(ready: &Ready, figures: &mut Figures) -> Result<()> {
         100.0 * float(ticks) / TICKS_PER_SECOND / WATCH.as_secs_f64(),
     );
     figures.set("memory_peak_1m", peak_memory_mib(&console)?);
+    let mut touched = Vec::new();
+    for _ in 0..LOOKS {
+        console.forget_touched()?;
+        console.rest(Duration::from_secs(1))?;
+        touched.push(touched_pages(&console)?);
+    }
+    touched.sort_unstable();
+    note(&format!(
+        "idle: pages of 4 KiB touched a second, in {LOOKS} seconds: {touched:?}"
+    ));
     Ok(())
+}
+
+/// Seconds in which touched pages are counted: two with a look at causes, which is every five.
+const LOOKS: usize = 10;
+
+/// Pages touched since they were forgotten, of the program and of its own memory; libraries are shared with
+/// others, who touch them too.
+fn touched_pages(console: &Console) -> Result<u64> {
+    let maps = console.process_file("smaps")?;
+    let (mut is_ours, mut kib) = (false, 0);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Referenced:"), Some(value)) if is_ours => kib += value.parse::<u64>()?,
+            (Some(word), _) if !word.ends_with(':') => is_ours = !line.contains(".so"),
+            _ => {}
+        }
+    }
+    Ok(kib / 4)
 }
 
 /// The unit of `/proc/PID/stat` is fixed by the kernel's interface (USER_HZ).

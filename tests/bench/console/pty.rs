@@ -149,11 +149,18 @@ impl Console {
 
     /// A file of the process in `/proc`.
     pub fn process_file(&self, name: &str) -> Result<String> {
-        let pid = self
-            .child
-            .process_id()
-            .ok_or_else(|| eyre!("the console has ended"))?;
-        Ok(std::fs::read_to_string(format!("/proc/{pid}/{name}"))?)
+        Ok(std::fs::read_to_string(self.process_path(name)?)?)
+    }
+
+    /// Tells the kernel to forget which pages of memory the process has touched.
+    pub fn forget_touched(&self) -> Result<()> {
+        Ok(std::fs::write(self.process_path("clear_refs")?, "1")?)
+    }
+
+    fn process_path(&self, name: &str) -> Result<String> {
+        let pid = self.child.process_id();
+        let pid = pid.ok_or_else(|| eyre!("the console has ended"))?;
+        Ok(format!("/proc/{pid}/{name}"))
     }
 
     fn show(&mut self, at: Instant, bytes: &[u8]) -> Result<Burst> {
