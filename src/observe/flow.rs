@@ -29,11 +29,11 @@ const SAGAS_LOOKED_AT: u32 = 100;
 /// Unfinished operations looked at: there are few, or something is very wrong.
 const OPERATIONS_LOOKED_AT: u32 = 50;
 
-/// What waits for a person or for the time that a gap may take, sagas, operations without an outcome and parked
-/// events, is asked at every so many refreshes: it changes at a person's pace, and is most of what a look would cost.
+/// What waits for a person, sagas and operations without an outcome, is asked at every so many refreshes:
+/// it changes at a person's pace, and is most of what a look would cost.
 const SLOW: u32 = 5;
 
-/// How old an answer about what waits may be: a little less than its pace, so that the
+/// How old an answer about what waits for a person may be: a little less than its pace, so that the
 /// refresh that is due does ask.
 pub(super) fn slow(refresh: Duration) -> Duration {
     refresh.saturating_mul(SLOW).saturating_sub(refresh / 2)
@@ -215,7 +215,6 @@ impl Observer {
         let waiting = self
             .reader
             .store(&service.name, "waiting events", store.waiting_summary());
-        let waiting = self.waiting.get(&service.name, waiting);
         let (depth, recent, waiting) = tokio::join!(self.depth(&inbox.queue), recent, waiting);
         let mut unread = Vec::new();
         let waiting = waiting.map_err(|reason| unread.push(reason)).ok().flatten();

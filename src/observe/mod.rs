@@ -36,7 +36,6 @@ use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
 use crate::model::outbox::{Leases, OutboxCounts, OutboxState};
 use crate::model::page::Cursor;
-use crate::model::waiting::WaitingSummary;
 use crate::ports::Ports;
 use crate::store::StoreProbe;
 use reader::Reader;
@@ -138,7 +137,6 @@ pub struct Observer {
     bindings: Shared<Option<Vec<Binding>>>,
     sagas_open: Shared<OpenSagas>,
     operations_unknown: Shared<Count>,
-    waiting: Shared<Option<WaitingSummary>>,
     open_findings: Shared<Option<Count>>,
     probes: Shared<StoreProbe>,
     broker_probe: Shared<Duration>,
@@ -161,7 +159,6 @@ impl Observer {
             bindings: Shared::new(ports.context.thresholds.refresh),
             sagas_open: Shared::fresh_for(slow),
             operations_unknown: Shared::fresh_for(slow),
-            waiting: Shared::fresh_for(slow),
             open_findings: Shared::fresh_for(scans::COUNTED_EVERY),
             probes: Shared::fresh_for(slow),
             broker_probe: Shared::fresh_for(slow),

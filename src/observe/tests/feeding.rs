@@ -97,11 +97,6 @@ async fn only_what_is_looked_at_is_read() {
         calls.of("dead_letter_counts")
     );
     assert!(
-        (2..=3).contains(&calls.of("waiting_summary")),
-        "{}",
-        calls.of("waiting_summary")
-    );
-    assert!(
         (2..=3).contains(&calls.of("probe")),
         "its other reads tell that it is up: {}",
         calls.of("probe")
