@@ -125,8 +125,10 @@ impl SqlStore {
                 let value = work.await?;
                 // Nothing that can panic runs while it is held.
                 let give = give.lock().unwrap_or_else(PoisonError::into_inner).take();
-                // A caller that is gone needs no answer.
-                give.map(|give| give.send(value));
+                if let Some(give) = give {
+                    // A caller that is gone needs no answer.
+                    drop(give.send(value));
+                }
                 Ok(())
             })
         });
