@@ -50,7 +50,8 @@ pub struct Report {
     pub counts: Vec<(String, u64)>,
     /// Anything that went wrong, for a person.
     pub problem: Option<String>,
-    /// True when there was nothing to do.
+    /// True when there was nothing to do, or nothing to hurry for: with a problem, that the worker keeps
+    /// its own pace and the loop need not back off.
     pub is_idle: bool,
 }
 
@@ -96,6 +97,9 @@ pub trait Worker: Send {
     /// # Cancel safety
     /// Not cancel safe; the loop stops between passes.
     async fn run_once(&mut self) -> Report;
+    /// A server that was away answers somebody again: what the worker waits with until a later pass, it
+    /// tries in the next one. Called between passes, at most once a second.
+    fn try_again(&mut self) {}
     /// Gives back what is held (leases, unacknowledged messages) before stopping.
     async fn drain(&mut self);
     /// How long [`Worker::drain`] may take: a loop that is stopped waits that long for it.

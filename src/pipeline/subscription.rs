@@ -69,6 +69,12 @@ impl Subscription {
         self.consumer.is_none() && self.retry_at.is_none_or(|at| Instant::now() >= at)
     }
 
+    /// The next [`Subscription::open`] tries, however long the pause still was. If that fails, the next
+    /// pause is longer none the less.
+    pub(super) fn try_again(&mut self) {
+        self.retry_at = None;
+    }
+
     /// Opens it if it is not open and a try is due. `true` when it is freshly open.
     ///
     /// # Errors

@@ -460,6 +460,10 @@ impl Worker for Consumer {
         report
     }
 
+    fn try_again(&mut self) {
+        self.subscription.try_again();
+    }
+
     async fn drain(&mut self) {
         self.lanes.clear();
         let limit = self.work.settings.drain_limit;

@@ -115,6 +115,14 @@ impl Feed {
         std::mem::take(&mut self.alerts)
     }
 
+    /// Tries in the next pass what waits for a later one.
+    pub(super) fn try_again(&mut self) {
+        self.subscription.try_again();
+        if let Some(stuck) = &mut self.stuck {
+            stuck.retry_at = Instant::now();
+        }
+    }
+
     /// Gives back what is not acknowledged.
     pub(super) async fn close(&mut self) {
         self.subscription.close().await;

@@ -116,6 +116,12 @@ impl Worker for Collector {
         total
     }
 
+    fn try_again(&mut self) {
+        for feed in &mut self.feeds {
+            feed.try_again();
+        }
+    }
+
     async fn drain(&mut self) {
         if let Some(alerter) = &mut self.alerter {
             alerter.finish(LAST_ALERTS).await;

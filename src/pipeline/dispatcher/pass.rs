@@ -72,6 +72,8 @@ pub(super) struct Pass<'a> {
     publisher: &'a dyn Publisher,
     began: Instant,
     is_over: AtomicBool,
+    /// Something could not be done: the next pass had better wait.
+    is_stuck: AtomicBool,
     claiming: tokio::sync::Mutex<()>,
     publishing: tokio::sync::Mutex<()>,
     report: Mutex<Report>,
@@ -84,6 +86,7 @@ impl<'a> Pass<'a> {
             publisher,
             began: Instant::now(),
             is_over: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             claiming: tokio::sync::Mutex::new(()),
             publishing: tokio::sync::Mutex::new(()),
             report: Mutex::new(report),
@@ -102,8 +105,10 @@ impl<'a> Pass<'a> {
             .report
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        report.is_idle =
-            report.problem.is_none() && report.get("claimed") == 0 && report.get("held") == 0;
+        let found_nothing = report.get("claimed") == 0 && report.get("held") == 0;
+        // A lost fence is told, and is no reason to wait: both servers do what they are asked.
+        let has_only_lost = report.problem.is_some() && !self.is_stuck.load(Ordering::Acquire);
+        report.is_idle = has_only_lost || (report.problem.is_none() && found_nothing);
         report
     }
 
@@ -406,7 +411,7 @@ impl<'a> Pass<'a> {
     fn lost(&self, rows: u64) {
         self.count("lost_fence", rows);
         if rows > 0 {
-            self.problem(format!(
+            self.tell(format!(
                 "{rows} rows belonged to somebody else when they were to be completed: the lease ran \
                  out; they may be sent twice under the same id"
             ));
@@ -429,8 +434,14 @@ impl<'a> Pass<'a> {
         self.report().add(counter, n);
     }
 
-    /// The first problem of a pass is the cause of the others.
+    /// Something could not be done.
     fn problem(&self, problem: String) {
+        self.is_stuck.store(true, Ordering::Release);
+        self.tell(problem);
+    }
+
+    /// The first problem of a pass is the cause of the others.
+    fn tell(&self, problem: String) {
         self.report().problem.get_or_insert(problem);
     }
 }

@@ -1,5 +1,7 @@
 //! Dumb loops: one pass after the other, a wait when idle, backoff when something is wrong, a stop
-//! between passes. What a worker decides is the worker's.
+//! between passes. What a worker decides is the worker's. The first that is well again tells the others.
+
+mod news;
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Worker, panic_text};
@@ -15,6 +17,7 @@ use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::deadline::within;
 use crate::base::tasks::Tasks;
+use news::News;
 
 /// Pause after a pass that could not do its work. A worker that reports a problem and is idle paces
 /// itself, e.g. a collector with one missing queue among good ones.
@@ -22,6 +25,9 @@ const TROUBLE: Backoff = Backoff {
     base: Duration::from_millis(200),
     cap: Duration::from_secs(10),
 };
+/// Trouble that lasted so long is worth telling that it is over: others may wait for the same server.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
 /// How a worker's loop stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +87,7 @@ impl Supervisor {
             })
             .collect();
         let (sender, receiver) = watch::channel(statuses);
+        let news = News::new();
         for (position, worker) in workers.into_iter().enumerate() {
             let board = Board {
                 sender: sender.clone(),
@@ -88,7 +95,7 @@ impl Supervisor {
                 clock: Clock::System,
             };
             let stop = tasks.stopping();
-            tasks.spawn(run(worker, board, stop));
+            tasks.spawn(run(worker, board, news.clone(), stop));
         }
         receiver
     }
@@ -131,13 +138,22 @@ impl Board {
     }
 }
 
-async fn run(mut worker: Box<dyn Worker>, board: Board, stop: CancellationToken) {
+async fn run(mut worker: Box<dyn Worker>, board: Board, mut news: News, stop: CancellationToken) {
     let mut failures = 0_u32;
     let mut last_problem = None;
+    let mut ill_since: Option<Instant> = None;
     while !stop.is_cancelled() {
         let report = guarded_pass(worker.as_mut()).await;
         log_change(&report, &mut last_problem);
         board.pass(&report);
+        if report.problem.is_some() {
+            ill_since.get_or_insert_with(Instant::now);
+        } else if ill_since
+            .take()
+            .is_some_and(|since| since.elapsed() >= WORTH_TELLING)
+        {
+            news.tell();
+        }
         let is_stuck = report.problem.is_some() && !report.is_idle;
         failures = if is_stuck {
             failures.saturating_add(1)
@@ -152,10 +168,14 @@ async fn run(mut worker: Box<dyn Worker>, board: Board, stop: CancellationToken)
             // There may be more: look again at once.
             Duration::ZERO
         };
-        tokio::select! {
+        let has_news = tokio::select! {
             biased;
-            () = stop.cancelled() => {}
-            () = sleep(pause) => {}
+            () = stop.cancelled() => false,
+            () = news.next(), if is_stuck => true,
+            () = sleep(pause) => news.has_come(),
+        };
+        if has_news {
+            worker.try_again();
         }
     }
     let drained = within(

@@ -461,22 +461,15 @@ fn draw_workers(area: Rect, buf: &mut Buffer, world: &World) {
             .map(|(name, n)| format!("{name} {}", human::grouped(*n)))
             .collect::<Vec<_>>()
             .join("  ");
-        let doing = if counts.is_empty() {
-            "idle".to_owned()
+        let (doing, role) = if counts.is_empty() {
+            ("idle".to_owned(), Role::Dim)
         } else {
-            counts
+            (counts, Role::Text)
         };
         let mut line = vec![
             Span::new(format!("{:<12} ", report.worker), Role::Text),
             Span::new(format!("{:<14} ", report.service), Role::Dim),
-            Span::new(
-                doing,
-                if report.is_idle {
-                    Role::Dim
-                } else {
-                    Role::Text
-                },
-            ),
+            Span::new(doing, role),
         ];
         if let Some(problem) = &report.problem {
             line.push(Span::new(format!("   ! {problem}"), Role::Warn));
