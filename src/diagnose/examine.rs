@@ -69,6 +69,7 @@ pub async fn examine(observer: &Observer) -> Examination {
     for look in 0..looks {
         if look > 0 {
             tokio::time::sleep(context.thresholds.refresh).await;
+            observer.ask_anew();
         }
         // Each on the heap: together they are more than a stack should hold.
         let (health, flow, causes) = tokio::join!(

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::clock::Timestamp;
+use crate::observe::snapshot::Asked;
 
 /// How bad it is. The order is that of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -175,6 +176,8 @@ pub struct Found {
     pub window: Option<Window>,
     /// Somebody else recovers it than the rule says.
     pub recovers: Option<&'static str>,
+    /// The questions whose answers it rests on, where they are not put at every look.
+    pub asked: Vec<Asked>,
 }
 
 impl Found {
@@ -198,7 +201,15 @@ impl Found {
             for_s: None,
             window: None,
             recovers: None,
+            asked: Vec::new(),
         }
+    }
+
+    /// Rests on answers that may be older than the look: seen again, they count once.
+    #[must_use]
+    pub fn rests_on(mut self, asked: impl IntoIterator<Item = Asked>) -> Self {
+        self.asked.extend(asked);
+        self
     }
 
     /// With a number; `null` is *not known*.

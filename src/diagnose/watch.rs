@@ -1,5 +1,6 @@
 //! What is said of what the rules find. A thing is said after it was found in some looks in a row, and no
-//! longer said after some looks in a row without it; a look that could not see it counts for neither.
+//! longer said after some looks in a row without it; a look that could not see it counts for neither, and one
+//! that saw the same answer of a server again does not count once more.
 //!
 //! ```text
 //!          found, `looks` times in a row             gone, `quiet_looks` times in a row
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::base::clock::Timestamp;
 use crate::config::VerdictSettings;
+use crate::observe::snapshot::Asked;
 
 use super::rule::{Rule, VERDICTS};
 use super::sight::{Before, Look, Sight};
@@ -60,6 +62,8 @@ struct Held {
     absent: u32,
     is_said: bool,
     unseen: Option<String>,
+    /// What the look rested on that was counted last.
+    asked: Vec<Asked>,
 }
 
 impl Watch {
@@ -117,11 +121,15 @@ impl Watch {
                 absent: 0,
                 is_said: false,
                 unseen: None,
+                asked: Vec::new(),
             });
             // The facts may tell an earlier beginning than the first look; never a later one.
             held.since = held.since.min(began);
+            if !found.asked.iter().any(|asked| held.asked.contains(asked)) {
+                held.asked.clone_from(&found.asked);
+                held.present = held.present.saturating_add(1);
+            }
             held.found = found;
-            held.present = held.present.saturating_add(1);
             held.absent = 0;
             held.unseen = None;
             held.is_said |= held.present >= patience.looks;

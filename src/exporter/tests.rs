@@ -172,8 +172,10 @@ fn whole() -> Look {
         health: HealthSnapshot {
             databases: vec![server("db orders", Some(true))],
             skew_us: Some(-3_000_000),
+            clocks_asked: Vec::new(),
             broker: server("amqp", Some(true)),
             management: server("mgmt", None),
+            management_asked: None,
             flow: Flow::Open,
         },
         flow: FlowSnapshot {
@@ -287,8 +289,10 @@ fn nothing() -> Look {
         health: HealthSnapshot {
             databases: vec![down("db orders")],
             skew_us: None,
+            clocks_asked: Vec::new(),
             broker: down("amqp"),
             management: down("mgmt"),
+            management_asked: None,
             flow: Flow::Unknown,
         },
         flow: FlowSnapshot {

@@ -17,9 +17,9 @@ use super::health::not_asked;
 use super::history::History;
 use super::reader::MANAGEMENT;
 use super::snapshot::{
-    AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot, HealthSnapshot,
-    LeaseSnapshot, OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading, SagaSnapshot,
-    ScanSnapshot, ServerHealth,
+    Asked, AuditSnapshot, CauseSnapshot, DeadLetterSnapshot, DeadLetterView, FlowSnapshot,
+    HealthSnapshot, LeaseSnapshot, OperationSnapshot, OutboxSnapshot, QueueSnapshot, Reading,
+    SagaSnapshot, ScanSnapshot, ServerHealth,
 };
 use super::{Observer, Views};
 
@@ -68,6 +68,7 @@ pub struct Feeds {
 #[derive(Clone, Debug, PartialEq)]
 struct Managed {
     health: ServerHealth,
+    asked: Asked,
     facts: FactsByQueue,
 }
 
@@ -94,7 +95,11 @@ impl Feeds {
         let managed = start.feed(management, always, |o, ()| async move {
             let (health, (facts, _)) =
                 tokio::join!(o.management_health(), o.consumer_queue_facts());
-            Ok(Managed { health, facts })
+            Ok(Managed {
+                health,
+                asked: Asked::anew(),
+                facts,
+            })
         });
         let (history_sender, history) = watch::channel(History::new(refresh));
         Self {
@@ -204,6 +209,7 @@ impl Starter<'_> {
                 let health = o.health_but_management().await;
                 let known = managed.borrow().value.clone();
                 Ok(HealthSnapshot {
+                    management_asked: known.as_ref().map(|known| known.asked),
                     management: known.map_or_else(
                         || not_asked(MANAGEMENT, "not asked yet"),
                         |known| known.health.clone(),

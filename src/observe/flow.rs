@@ -18,7 +18,7 @@ use super::Observer;
 use super::operation_shown;
 use super::queue_view::estimate_lag;
 use super::reader::{MANAGEMENT, joined};
-use super::snapshot::{ConsumerFlow, FlowSnapshot, OpenSagas, PerService, Unread};
+use super::snapshot::{Asked, ConsumerFlow, FlowSnapshot, OpenSagas, PerService, Unread};
 
 /// Inbox rows are counted over this long to give a rate.
 const INBOX_WINDOW: Duration = Duration::from_secs(10);
@@ -114,9 +114,11 @@ impl Observer {
         let unknown = self.of_services(
             |service| service.journal,
             |service, store| {
-                let read =
-                    self.reader
-                        .store(&service.name, "operations", operations_unknown(store));
+                let read = async {
+                    let read = operations_unknown(store);
+                    let read = self.reader.store(&service.name, "operations", read);
+                    Ok((read.await?, Asked::anew()))
+                };
                 self.operations_unknown.get(&service.name, read)
             },
         );
@@ -132,9 +134,14 @@ impl Observer {
         let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
-        flow.operations_unknown = sum(&unknown, |count| Some(*count));
+        flow.operations_unknown = sum(&unknown, |(count, _)| Some(*count));
+        let asked = unknown.iter().filter_map(|part| Some(part.value?.1));
+        flow.operations_asked = asked.collect();
         match findings {
-            Ok(open) => flow.findings_open = open,
+            Ok((open, asked)) => {
+                flow.findings_open = open;
+                flow.findings_asked = Some(asked);
+            }
             Err(reason) => flow.unread.push(reason),
         }
         flow
@@ -167,7 +174,9 @@ impl Observer {
             deaths_per_min: sum(dead, |counts| Some(counts.deaths_last_minute)).map(to_rate),
             sagas_attention: sum(sagas, |count| Some(*count)),
             operations_unknown: None,
+            operations_asked: Vec::new(),
             findings_open: None,
+            findings_asked: None,
             outboxes,
             consumers,
             unread,
@@ -186,6 +195,7 @@ impl Observer {
             Ok(OpenSagas {
                 is_cut: sagas.len() >= SAGAS_LOOKED_AT as usize,
                 sagas: sagas.into(),
+                asked: Asked::anew(),
             })
         };
         self.sagas_open.get(&service.name, read).await

@@ -10,7 +10,7 @@ use crate::store::StoreProbe;
 use super::Observer;
 use super::reader::{AMQP, MANAGEMENT, database_gate};
 use super::shared::Shared;
-use super::snapshot::{HealthSnapshot, ServerHealth, Unread};
+use super::snapshot::{Asked, HealthSnapshot, ServerHealth, Unread};
 
 impl Observer {
     /// Health of every server.
@@ -19,6 +19,7 @@ impl Observer {
             tokio::join!(self.health_but_management(), self.management_health());
         HealthSnapshot {
             management,
+            management_asked: Some(Asked::anew()),
             ..health
         }
     }
@@ -27,7 +28,10 @@ impl Observer {
     pub(super) async fn health_but_management(&self) -> HealthSnapshot {
         let probes = join_all(self.ports.iter().map(|(service, store)| async move {
             self.forget_unless_heard(&self.probes, &service.name, &database_gate(&service.name));
-            let read = self.reader.store(&service.name, "health", store.probe());
+            let read = async {
+                let read = self.reader.store(&service.name, "health", store.probe());
+                Ok((read.await?, Asked::anew()))
+            };
             let probe = self.probes.get(&service.name, read).await;
             (service.name.as_str(), probe)
         }));
@@ -36,14 +40,19 @@ impl Observer {
             skew_us: probes
                 .iter()
                 .filter_map(|(_, probe)| probe.as_ref().ok())
-                .map(|probe| probe.skew_us)
+                .map(|(probe, _)| probe.skew_us)
                 .max_by_key(|skew| skew.unsigned_abs()),
+            clocks_asked: probes
+                .iter()
+                .filter_map(|(_, probe)| Some(probe.as_ref().ok()?.1))
+                .collect(),
             databases: probes
                 .into_iter()
-                .map(|(service, probe)| database(service, probe))
+                .map(|(service, probe)| database(service, probe.map(|(probe, _)| probe)))
                 .collect(),
             broker,
             management: not_asked(MANAGEMENT, "not asked yet"),
+            management_asked: None,
             flow: self
                 .ports
                 .broker

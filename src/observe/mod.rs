@@ -40,7 +40,7 @@ use crate::ports::Ports;
 use crate::store::StoreProbe;
 use reader::Reader;
 use shared::Shared;
-use snapshot::OpenSagas;
+use snapshot::{Asked, OpenSagas};
 
 pub use crate::store::{CheckLevel, CheckLine};
 pub use feeds::Feeds;
@@ -136,9 +136,9 @@ pub struct Observer {
     queue_pages: Shared<QueuePage>,
     bindings: Shared<Option<Vec<Binding>>>,
     sagas_open: Shared<OpenSagas>,
-    operations_unknown: Shared<Count>,
-    open_findings: Shared<Option<Count>>,
-    probes: Shared<StoreProbe>,
+    operations_unknown: Shared<(Count, Asked)>,
+    open_findings: Shared<(Option<Count>, Asked)>,
+    probes: Shared<(StoreProbe, Asked)>,
     broker_probe: Shared<Duration>,
     seen: causes::Seen,
     finished: journal::FinishedOperations,
@@ -167,6 +167,16 @@ impl Observer {
             verdicts: payloads::Verdicts::default(),
             ports,
         }
+    }
+
+    /// Everything is asked anew by who looks next, also what is asked at a slow pace: for one who looks a few
+    /// times and then decides.
+    pub(crate) fn ask_anew(&self) {
+        self.sagas_open.forget_all();
+        self.operations_unknown.forget_all();
+        self.open_findings.forget_all();
+        self.probes.forget_all();
+        self.broker_probe.forget_all();
     }
 
     /// How everything is read that shares its patience with a server that is down.

@@ -10,7 +10,7 @@ use crate::store::Store;
 
 use super::Observer;
 use super::reader::joined;
-use super::snapshot::{ScanSnapshot, Unread};
+use super::snapshot::{Asked, ScanSnapshot, Unread};
 
 /// Runs on the pane; older ones are looked up by the command line.
 const RUNS: u32 = 100;
@@ -68,12 +68,15 @@ impl Observer {
     }
 
     /// Open findings, counted now and then.
-    pub(super) async fn findings_open(&self) -> Result<Option<Count>, Unread> {
+    pub(super) async fn findings_open(&self) -> Result<(Option<Count>, Asked), Unread> {
         let Some((service, store)) = self.home() else {
-            return Ok(None);
+            return Ok((None, Asked::anew()));
         };
         let name = &service.name;
-        let read = self.reader.store(name, "findings", store.open_findings());
+        let read = async {
+            let read = self.reader.store(name, "findings", store.open_findings());
+            Ok((read.await?, Asked::anew()))
+        };
         self.open_findings.get(name, read).await
     }
 }

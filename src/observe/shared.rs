@@ -39,6 +39,12 @@ impl<T: Clone> Shared<T> {
         answers.remove(service);
     }
 
+    /// Forgets every answer.
+    pub(super) fn forget_all(&self) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.clear();
+    }
+
     /// The service's answer, from `read` unless somebody else just read it. A failure is not kept.
     pub(super) async fn get<E>(
         &self,
@@ -89,6 +95,10 @@ mod tests {
         assert_eq!(shared.get("orders", read(1)).await, Ok(1));
         shared.forget("orders");
         assert_eq!(shared.get("orders", read(2)).await, Ok(2));
+        assert_eq!(shared.get("inventory", read(3)).await, Ok(3));
+        shared.forget_all();
+        assert_eq!(shared.get("orders", read(4)).await, Ok(4));
+        assert_eq!(shared.get("inventory", read(5)).await, Ok(5));
     }
 
     #[tokio::test]

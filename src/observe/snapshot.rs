@@ -2,6 +2,7 @@
 //! reason: unknown is not zero, unreadable is not clean (design invariant 11).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
@@ -73,6 +74,19 @@ pub struct PerService<T> {
     pub unread: Option<Unread>,
 }
 
+/// One question put to a server. What is asked at a slow pace stands in several snapshots: a verdict must
+/// not rest on one answer seen twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked(u64);
+
+impl Asked {
+    /// Another question than all before it in this process.
+    pub fn anew() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
 /// Sagas that are not over, at most as many as are looked at; those that need somebody come first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenSagas {
@@ -80,6 +94,9 @@ pub struct OpenSagas {
     pub sagas: Arc<[Saga]>,
     /// True when there may be more.
     pub is_cut: bool,
+    /// By which question.
+    #[serde(skip)]
+    pub asked: Asked,
 }
 
 impl OpenSagas {
@@ -119,10 +136,16 @@ pub struct HealthSnapshot {
     pub databases: Vec<ServerHealth>,
     /// Database clock minus ours in microseconds: the largest, by absolute value.
     pub skew_us: Option<i64>,
+    /// The questions it is the answer to.
+    #[serde(skip)]
+    pub clocks_asked: Vec<Asked>,
     /// Message port.
     pub broker: ServerHealth,
     /// Management API.
     pub management: ServerHealth,
+    /// The question it is the answer to; `None`: not asked.
+    #[serde(skip)]
+    pub management_asked: Option<Asked>,
     /// Whether the broker takes messages.
     pub flow: Flow,
 }
@@ -276,8 +299,14 @@ pub struct FlowSnapshot {
     pub sagas_attention: Option<Count>,
     /// Operations whose outcome nobody knows; `None` when a journal is unread, or there is none.
     pub operations_unknown: Option<Count>,
+    /// The questions it is the answer to.
+    #[serde(skip)]
+    pub operations_asked: Vec<Asked>,
     /// Open findings of scans; `None` when the journal is unread, or nothing keeps them.
     pub findings_open: Option<Count>,
+    /// The question it is the answer to.
+    #[serde(skip)]
+    pub findings_asked: Option<Asked>,
     /// Parts that could not be read.
     pub unread: Vec<Unread>,
 }

@@ -40,7 +40,7 @@ use crate::model::scan::{
 };
 use crate::model::trouble::{LockWaits, RowGroup, RowTroubles};
 use crate::observe::snapshot::{
-    AuditSnapshot, BrokerOverview, CauseSnapshot, ConsumerFlow, DeadLetterFacts,
+    Asked, AuditSnapshot, BrokerOverview, CauseSnapshot, ConsumerFlow, DeadLetterFacts,
     DeadLetterSnapshot, DeadLetterView, Flow, FlowSnapshot, HealthSnapshot, LeaseSnapshot,
     NodeFacts, OpenSagas, OperationSnapshot, OutboxFacts, OutboxSnapshot, PerService, QueueFacts,
     QueueSnapshot, QueueView, Reading, Safety, SagaSnapshot, ScanSnapshot, ServerHealth,
@@ -181,8 +181,10 @@ pub fn health() -> Fresh {
     Fresh::Health(reading(HealthSnapshot {
         databases: vec![server("db orders", 2_100), server("db inventory", 1_900)],
         skew_us: Some(20_000),
+        clocks_asked: vec![Asked::anew()],
         broker: server("amqp", 4_000),
         management: server("mgmt", 11_000),
+        management_asked: Some(Asked::anew()),
         flow: Flow::Open,
     }))
 }
@@ -231,7 +233,9 @@ pub fn flow() -> Fresh {
         deaths_per_min: Some(3.0),
         sagas_attention: Some(Count::Exact(1)),
         operations_unknown: Some(Count::Exact(0)),
+        operations_asked: vec![Asked::anew()],
         findings_open: Some(Count::Exact(3)),
+        findings_asked: Some(Asked::anew()),
         unread: Vec::new(),
     }))
 }
@@ -245,7 +249,9 @@ pub fn flow_calm() -> Fresh {
         deaths_per_min: Some(0.0),
         sagas_attention: None,
         operations_unknown: None,
+        operations_asked: Vec::new(),
         findings_open: Some(Count::Exact(0)),
+        findings_asked: Some(Asked::anew()),
         unread: Vec::new(),
     }))
 }
@@ -307,6 +313,7 @@ pub fn causes() -> Fresh {
                 value: part.value.map(|sagas| OpenSagas {
                     sagas: sagas.into(),
                     is_cut: false,
+                    asked: Asked::anew(),
                 }),
                 unread: part.unread,
             })

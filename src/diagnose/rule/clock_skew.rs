@@ -16,7 +16,10 @@ pub const RULE: Rule = Rule {
 };
 
 fn look(sight: &Sight<'_>, look: &mut Look) {
-    let Some(skew) = sight.health.and_then(|health| health.skew_us) else {
+    let told = sight
+        .health
+        .and_then(|health| Some((health, health.skew_us?)));
+    let Some((health, skew)) = told else {
         look.blind(About::All, "no database told its clock");
         return;
     };
@@ -37,6 +40,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             Evidence::of("leases"),
             "redrive check",
         )
-        .number("skew_s", skew_s),
+        .number("skew_s", skew_s)
+        .rests_on(health.clocks_asked.clone()),
     );
 }

@@ -44,7 +44,8 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             )
             .number("sagas", count.floor())
             .number("saga_id", first.saga_id.as_str())
-            .since_s(Some(sight.at.seconds_since(first.updated_at))),
+            .since_s(Some(sight.at.seconds_since(first.updated_at)))
+            .rests_on([sagas.asked]),
         );
     }
 }

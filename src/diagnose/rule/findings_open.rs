@@ -32,6 +32,7 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             Evidence::of("scans"),
             "redrive scan findings",
         )
-        .number("findings", open.floor()),
+        .number("findings", open.floor())
+        .rests_on(sight.flow.and_then(|flow| flow.findings_asked)),
     );
 }

@@ -32,6 +32,12 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             Evidence::of("operations"),
             "redrive operations",
         )
-        .number("operations", unknown.floor()),
+        .number("operations", unknown.floor())
+        .rests_on(
+            sight
+                .flow
+                .into_iter()
+                .flat_map(|flow| flow.operations_asked.clone()),
+        ),
     );
 }

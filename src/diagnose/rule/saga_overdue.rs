@@ -58,7 +58,8 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             .number("sagas", count.floor())
             .number("late_s", latest)
             .number("saga_id", first.saga_id.as_str())
-            .since_s(latest),
+            .since_s(latest)
+            .rests_on([sagas.asked]),
         );
     }
 }

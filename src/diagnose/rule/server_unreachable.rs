@@ -30,27 +30,25 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
             About::Sagas(service.to_owned()),
         ];
         let what = format!("the database of {service}");
-        down(database, &what, about, Severity::Critical, "outbox", look);
+        look.found
+            .extend(down(database, &what, about, Severity::Critical, "outbox"));
     }
-    let about = vec![About::Broker];
-    down(
+    look.found.extend(down(
         &health.broker,
         "the broker",
-        about,
+        vec![About::Broker],
         Severity::Critical,
         "queues",
-        look,
-    );
-    let about = vec![About::Management];
-    let what = "the management API";
-    down(
+    ));
+    let management = down(
         &health.management,
-        what,
-        about,
+        "the management API",
+        vec![About::Management],
         Severity::Warning,
         "queues",
-        look,
     );
+    look.found
+        .extend(management.map(|found| found.rests_on(health.management_asked)));
 }
 
 fn down(
@@ -59,16 +57,15 @@ fn down(
     about: Vec<About>,
     severity: Severity,
     pane: &'static str,
-    look: &mut Look,
-) {
-    if server.is_up == Some(false) {
-        look.found(Found::new(
+) -> Option<Found> {
+    (server.is_up == Some(false)).then(|| {
+        Found::new(
             severity,
             server.name.clone(),
             about,
             format!("{what} cannot be used: {}", server.detail),
             Evidence::of(pane),
             "redrive check",
-        ));
-    }
+        )
+    })
 }

@@ -14,8 +14,9 @@ use crate::model::outbox::{Leases, OutboxCounts};
 use crate::model::saga::Saga;
 use crate::model::trouble::{LockWaits, RowTroubles};
 use crate::observe::snapshot::{
-    BrokerOverview, CauseSnapshot, ConsumerFlow, Flow, FlowSnapshot, HealthSnapshot, NodeFacts,
-    OpenSagas, PerService, QueueFacts, QueueSnapshot, QueueView, ServerHealth, Unread, Unseen,
+    Asked, BrokerOverview, CauseSnapshot, ConsumerFlow, Flow, FlowSnapshot, HealthSnapshot,
+    NodeFacts, OpenSagas, PerService, QueueFacts, QueueSnapshot, QueueView, ServerHealth, Unread,
+    Unseen,
 };
 
 use super::sight::Sight;
@@ -137,6 +138,7 @@ pub fn open<const N: usize>(sagas: [Saga; N]) -> OpenSagas {
     OpenSagas {
         sagas: sagas.into(),
         is_cut: false,
+        asked: Asked::anew(),
     }
 }
 
@@ -170,8 +172,10 @@ fn health() -> HealthSnapshot {
     HealthSnapshot {
         databases: vec![server("db orders", true), server("db inventory", true)],
         skew_us: Some(20_000),
+        clocks_asked: Vec::new(),
         broker: server("amqp", true),
         management: server("mgmt", true),
+        management_asked: None,
         flow: Flow::Open,
     }
 }
@@ -209,7 +213,9 @@ fn flow() -> FlowSnapshot {
         deaths_per_min: Some(0.0),
         sagas_attention: Some(Count::Exact(0)),
         operations_unknown: Some(Count::Exact(0)),
+        operations_asked: Vec::new(),
         findings_open: Some(Count::Exact(0)),
+        findings_asked: None,
         unread: Vec::new(),
     }
 }

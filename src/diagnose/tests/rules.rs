@@ -71,7 +71,7 @@ fn missing() -> Missing {
     }
 }
 
-fn saga(state: SagaState, late_s: Option<u64>) -> Saga {
+pub(super) fn saga(state: SagaState, late_s: Option<u64>) -> Saga {
     Saga {
         saga_id: SagaId::new("0197c3f2-bbbb"),
         saga_type: "order".to_owned(),

@@ -1,10 +1,15 @@
 //! When a thing is said, and when no longer.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
-use super::{NOW, Scene, unread};
+use super::rules::saga;
+use super::{NOW, Scene, open, part, server, unread};
 use crate::diagnose::{Patience, Watch};
 use crate::model::count::Count;
+use crate::model::saga::SagaState;
+use crate::observe::snapshot::{Asked, OpenSagas};
 
 const PATIENCE: Patience = Patience {
     looks: 2,
@@ -37,6 +42,80 @@ fn it_is_said_after_two_looks_and_goes_quiet_after_three() {
     assert_eq!(look(&mut watch, stuck(false), 4), [""; 0]);
 }
 
+/// Something that is asked at a slow pace, and its answer.
+type Slow = (&'static str, fn(&mut Scene, Asked));
+
+const ASKED_SLOWLY: [Slow; 6] = [
+    ("operation_unknown", |scene, asked| {
+        let flow = scene.flow.as_mut().expect("seen");
+        flow.operations_unknown = Some(Count::Exact(1));
+        flow.operations_asked = vec![asked];
+    }),
+    ("findings_open", |scene, asked| {
+        let flow = scene.flow.as_mut().expect("seen");
+        flow.findings_open = Some(Count::Exact(1));
+        flow.findings_asked = Some(asked);
+    }),
+    ("clock_skew", |scene, asked| {
+        scene.health().skew_us = Some(60_000_000);
+        scene.health().clocks_asked = vec![asked];
+    }),
+    ("server_unreachable", |scene, asked| {
+        scene.health().management = server("mgmt", false);
+        scene.health().management_asked = Some(asked);
+    }),
+    ("saga_overdue", |scene, asked| {
+        let late = saga(SagaState::Running, Some(540));
+        let read = OpenSagas {
+            asked,
+            ..open([late])
+        };
+        scene.causes().sagas = vec![part("orders", read)];
+    }),
+    ("compensation_failing", |scene, asked| {
+        let read = OpenSagas {
+            asked,
+            ..open([saga(SagaState::CompensationFailed, None)])
+        };
+        scene.causes().sagas = vec![part("orders", read)];
+    }),
+];
+
+#[test]
+fn one_answer_that_is_seen_at_several_looks_is_one_look() {
+    for (id, answer) in ASKED_SLOWLY {
+        let of = |asked| {
+            let mut scene = Scene::healthy();
+            answer(&mut scene, asked);
+            scene
+        };
+        let mut watch = Watch::default();
+        let first = Asked::anew();
+        for second in 0..5 {
+            assert_eq!(look(&mut watch, of(first), second), [""; 0], "{id}");
+        }
+        assert_eq!(look(&mut watch, of(Asked::anew()), 5), [id], "asked again");
+    }
+}
+
+#[test]
+fn a_sum_is_new_when_every_part_of_it_was_asked_again() {
+    let of = |asked: [Asked; 2]| {
+        let mut scene = Scene::healthy();
+        let flow = scene.flow.as_mut().expect("seen");
+        flow.operations_unknown = Some(Count::Exact(1));
+        flow.operations_asked = asked.to_vec();
+        scene
+    };
+    let [a, b] = [Asked::anew(), Asked::anew()];
+    let mut watch = Watch::default();
+    assert_eq!(look(&mut watch, of([a, b]), 0), [""; 0]);
+    let later = Asked::anew();
+    assert_eq!(look(&mut watch, of([later, b]), 1), [""; 0]);
+    let said = look(&mut watch, of([later, Asked::anew()]), 2);
+    assert_eq!(said, ["operation_unknown"]);
+}
+
 #[test]
 fn since_is_when_it_began_and_stays() {
     let mut watch = Watch::default();
@@ -44,7 +123,7 @@ fn since_is_when_it_began_and_stays() {
         look(&mut watch, stuck(true), second);
     }
     let verdicts = watch.verdicts();
-    let began = NOW.minus(std::time::Duration::from_secs(90));
+    let began = NOW.minus(Duration::from_secs(90));
     assert_eq!(verdicts.first().map(|verdict| verdict.since), Some(began));
 }
 
@@ -75,7 +154,7 @@ fn a_claim_between_two_looks_is_a_dispatcher_at_work() {
     for second in 0..6 {
         let mut scene = stuck(true);
         // The oldest due event is another one each time: something claims.
-        scene.counts().database_now = NOW.plus(std::time::Duration::from_secs(second * 3));
+        scene.counts().database_now = NOW.plus(Duration::from_secs(second * 3));
         scene.counts().oldest_due_s = Some(59.0);
         let said = look(&mut watch, scene, second);
         assert_eq!(said, [""; 0], "second {second}");
@@ -111,10 +190,10 @@ fn nothing_goes_quiet_because_it_cannot_be_read() {
             continue;
         }
         let mut watch = Watch::default();
-        let mut scene = Scene::healthy();
-        fault(&mut scene);
         for second in 0..2 {
-            look(&mut watch, scene.clone(), second);
+            let mut scene = Scene::healthy();
+            fault(&mut scene);
+            look(&mut watch, scene, second);
         }
         let first = |watch: &Watch| watch.verdicts().iter().position(|v| v.id == *id);
         assert_eq!(first(&watch), Some(0), "{id}");

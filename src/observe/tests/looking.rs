@@ -164,6 +164,43 @@ async fn a_server_that_answers_others_is_probed_at_a_slower_pace_and_at_once_aft
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_looks_a_few_times_and_decides_has_answers_of_each_look() {
+    let world = World::new();
+    let observer = Observer::new(world.ports.clone());
+    let slow = || {
+        let calls = &world.orders.calls;
+        [
+            "sagas_open",
+            "unfinished_operations",
+            "open_findings",
+            "probe",
+        ]
+        .map(|call| calls.of(call))
+    };
+    let look = || async {
+        tokio::time::advance(world.ports.context.thresholds.refresh).await;
+        let (health, flow, causes) =
+            tokio::join!(observer.health(), observer.flow(), observer.causes());
+        let sagas = causes.sagas.into_iter().find_map(|part| part.value);
+        (
+            flow.operations_asked,
+            flow.findings_asked,
+            health.clocks_asked,
+            sagas.map(|sagas| sagas.asked),
+        )
+    };
+    let first = look().await;
+    assert!(!first.0.is_empty() && !first.2.is_empty() && first.3.is_some());
+    assert_eq!(slow(), [1, 1, 1, 1]);
+    assert_eq!(look().await, first, "the same answers, and they say so");
+    assert_eq!(slow(), [1, 1, 1, 1]);
+    observer.ask_anew();
+    let anew = look().await;
+    assert_eq!(slow(), [2, 2, 2, 2]);
+    assert!(anew.0 != first.0 && anew.1 != first.1 && anew.2 != first.2 && anew.3 != first.3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hung_service_costs_the_others_its_limit_and_no_more() {
     let world = World::new();
     world.orders.set(Mode::Hung);
