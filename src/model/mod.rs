@@ -9,6 +9,7 @@ pub mod filter;
 pub mod ids;
 pub mod inbox;
 pub mod message;
+pub mod numbers;
 pub mod operation;
 pub mod outbox;
 pub mod page;

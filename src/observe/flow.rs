@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use crate::broker::QueueFacts;
+use crate::broker::{QueueDepth, QueueFacts};
 use crate::config::{InboxPart, Service};
 use crate::model::count::Count;
 use crate::model::dead_letter::DeadLetterCounts;
@@ -15,13 +15,11 @@ use crate::model::outbox::OutboxCounts;
 use crate::store::{Store, StoreResult};
 
 use super::Observer;
+use super::numbers::{self, Counted, INBOX_WINDOW};
 use super::operation_shown;
 use super::queue_view::estimate_lag;
 use super::reader::{MANAGEMENT, joined};
 use super::snapshot::{Asked, ConsumerFlow, FlowSnapshot, OpenSagas, PerService, Unread};
-
-/// Inbox rows are counted over this long to give a rate.
-const INBOX_WINDOW: Duration = Duration::from_secs(10);
 
 /// Unfinished sagas looked at: those that need somebody come first.
 const SAGAS_LOOKED_AT: u32 = 100;
@@ -92,17 +90,10 @@ impl Observer {
     /// As [`Observer::flow`], with queue facts read before: depth comes from the message port, and
     /// nothing waits for the management API (M-10).
     pub(super) async fn flow_with(&self, facts: &FactsByQueue) -> FlowSnapshot {
-        let outboxes = self.of_services(
-            |service| service.outbox.is_some(),
-            |service, store| self.counts(service, store),
-        );
-        let dead = self.of_services(
-            |service| service.dead_letters.is_some(),
-            |service, store| {
-                self.reader
-                    .store(&service.name, "dead letters", store.dead_letter_counts())
-            },
-        );
+        let counted = join_all(self.ports.iter().map(|(service, store)| async move {
+            (service.name.as_str(), self.counted(service, store).await)
+        }));
+        let depths = join_all(self.inboxes().map(|(_, inbox)| self.depth(&inbox.queue)));
         let sagas = self.of_services(
             |service| service.sagas.is_some(),
             |service, store| async move {
@@ -122,16 +113,16 @@ impl Observer {
                 self.operations_unknown.get(&service.name, read)
             },
         );
-        let consumers = self.consumer_flows(facts);
-        let (outboxes, dead, sagas, unknown, consumers, findings) = tokio::join!(
-            outboxes,
-            dead,
-            sagas,
-            unknown,
-            consumers,
-            self.findings_open()
-        );
-        let mut flow = Self::compose(outboxes, &dead, &sagas, consumers);
+        let (counted, depths, sagas, unknown, findings) =
+            tokio::join!(counted, depths, sagas, unknown, self.findings_open());
+        let consumers = self.inboxes().zip(depths).map(|((service, inbox), depth)| {
+            let mut counted = counted.iter();
+            let counted = counted.find(|(name, _)| *name == service.name);
+            consumer_flow((service, inbox), depth, counted.map(|(_, of)| of), facts)
+        });
+        let outboxes = numbers::parts(&counted, |counted| counted.outbox.clone());
+        let dead = numbers::parts(&counted, |counted| counted.dead_letters.clone());
+        let mut flow = Self::compose(outboxes, &dead, &sagas, consumers.collect());
         flow.unread
             .extend(unknown.iter().filter_map(|part| part.unread.clone()));
         flow.operations_unknown = sum(&unknown, |(count, _)| Some(*count));
@@ -201,71 +192,63 @@ impl Observer {
         self.sagas_open.get(&service.name, read).await
     }
 
-    async fn consumer_flows(&self, facts: &FactsByQueue) -> Vec<(ConsumerFlow, Vec<Unread>)> {
-        let inboxes = self
-            .ports
-            .iter()
-            .filter_map(|(service, store)| Some((service, store, service.inbox.as_ref()?)));
-        join_all(
-            inboxes.map(|(service, store, inbox)| self.consumer_flow(service, store, inbox, facts)),
-        )
-        .await
+    /// Every consumer's inbox.
+    fn inboxes(&self) -> impl Iterator<Item = (&Service, &InboxPart)> {
+        let services = self.ports.iter();
+        services.filter_map(|(service, _)| Some((service, service.inbox.as_ref()?)))
     }
+}
 
-    async fn consumer_flow(
-        &self,
-        service: &Service,
-        store: &Arc<dyn Store>,
-        inbox: &InboxPart,
-        facts: &FactsByQueue,
-    ) -> (ConsumerFlow, Vec<Unread>) {
-        let recent = self
-            .reader
-            .store(&service.name, "inbox", store.inbox_recent(INBOX_WINDOW));
-        let waiting = self
-            .reader
-            .store(&service.name, "waiting events", store.waiting_summary());
-        let (depth, recent, waiting) = tokio::join!(self.depth(&inbox.queue), recent, waiting);
-        let mut unread = Vec::new();
-        let waiting = waiting.map_err(|reason| unread.push(reason)).ok().flatten();
-        let depth = match depth {
-            Ok(Some(depth)) => Some(depth),
-            Ok(None) => {
-                unread.push(Unread {
-                    what: format!("depth of {}", inbox.queue),
-                    reason: format!("queue {} does not exist", inbox.queue),
-                    is_unreachable: false,
-                });
-                None
-            }
-            Err(reason) => {
-                unread.push(reason);
-                None
-            }
-        };
-        let rows = recent.map_err(|reason| unread.push(reason)).ok();
-        let told = facts.get(&inbox.queue);
-        let ready = depth.map_or_else(|| told?.ready, |depth| Some(depth.ready));
-        let consumers = depth.map_or_else(|| told?.consumers, |depth| Some(depth.consumers));
-        let lag_s = estimate_lag(&QueueFacts {
-            ready,
-            consumers,
-            ..told.cloned().unwrap_or_default()
-        })
-        .map(|(seconds, _)| seconds);
-        let flow = ConsumerFlow {
-            service: service.name.clone(),
-            consumer: inbox.consumer.to_string(),
-            queue: inbox.queue.clone(),
-            ready,
-            consumers,
-            inbox_per_s: rows.map(|rows| to_rate(rows) / INBOX_WINDOW.as_secs_f64()),
-            lag_s,
-            dead_open: None,
-            waiting,
-        };
-        (flow, unread)
-    }
+/// One consumer's hop.
+fn consumer_flow(
+    (service, inbox): (&Service, &InboxPart),
+    depth: Result<Option<QueueDepth>, Unread>,
+    counted: Option<&Counted>,
+    facts: &FactsByQueue,
+) -> (ConsumerFlow, Vec<Unread>) {
+    let mut unread = Vec::new();
+    let waiting = counted.and_then(|counted| counted.waiting.clone());
+    let waiting = waiting
+        .and_then(|read| read.map_err(|reason| unread.push(reason)).ok())
+        .flatten();
+    let depth = match depth {
+        Ok(Some(depth)) => Some(depth),
+        Ok(None) => {
+            unread.push(Unread {
+                what: format!("depth of {}", inbox.queue),
+                reason: format!("queue {} does not exist", inbox.queue),
+                is_unreachable: false,
+            });
+            None
+        }
+        Err(reason) => {
+            unread.push(reason);
+            None
+        }
+    };
+    let recent = counted.and_then(|counted| counted.inbox_recent.clone());
+    let rows = recent.and_then(|read| read.map_err(|reason| unread.push(reason)).ok());
+    let told = facts.get(&inbox.queue);
+    let ready = depth.map_or_else(|| told?.ready, |depth| Some(depth.ready));
+    let consumers = depth.map_or_else(|| told?.consumers, |depth| Some(depth.consumers));
+    let lag_s = estimate_lag(&QueueFacts {
+        ready,
+        consumers,
+        ..told.cloned().unwrap_or_default()
+    })
+    .map(|(seconds, _)| seconds);
+    let flow = ConsumerFlow {
+        service: service.name.clone(),
+        consumer: inbox.consumer.to_string(),
+        queue: inbox.queue.clone(),
+        ready,
+        consumers,
+        inbox_per_s: rows.map(|rows| to_rate(rows) / INBOX_WINDOW.as_secs_f64()),
+        lag_s,
+        dead_open: None,
+        waiting,
+    };
+    (flow, unread)
 }
 
 impl FlowSnapshot {

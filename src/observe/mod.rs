@@ -14,6 +14,7 @@ mod flow;
 mod health;
 pub mod history;
 mod journal;
+mod numbers;
 mod outbox;
 mod payloads;
 mod queue_view;
@@ -34,10 +35,11 @@ use crate::model::count::Count;
 use crate::model::dead_letter::{DeadLetterGroups, DeadLetterStatus};
 use crate::model::filter::Filter;
 use crate::model::ids::{DeadLetterId, EventId};
-use crate::model::outbox::{Leases, OutboxCounts, OutboxState};
+use crate::model::outbox::{Leases, OutboxState};
 use crate::model::page::Cursor;
 use crate::ports::Ports;
 use crate::store::StoreProbe;
+use numbers::Counted;
 use reader::Reader;
 use shared::Shared;
 use snapshot::{Asked, OpenSagas};
@@ -128,7 +130,7 @@ pub const FEEDS: &[&str] = &[
 pub struct Observer {
     ports: Ports,
     reader: Reader,
-    outbox_counts: Shared<OutboxCounts>,
+    counted: Shared<Counted>,
     leases: Shared<Leases>,
     letter_groups: Shared<DeadLetterGroups>,
     // The management API takes one request an address at a time.
@@ -151,7 +153,7 @@ impl Observer {
         let slow = flow::slow(ports.context.thresholds.refresh);
         Self {
             reader: Reader::new(ports.context.thresholds.statement_timeout),
-            outbox_counts: Shared::new(ports.context.thresholds.refresh),
+            counted: Shared::new(ports.context.thresholds.refresh),
             leases: Shared::new(ports.context.thresholds.refresh),
             letter_groups: Shared::new(ports.context.thresholds.refresh),
             overviews: Shared::new(ports.context.thresholds.refresh),

@@ -88,10 +88,14 @@ impl Observer {
         service: &Service,
         store: &Arc<dyn Store>,
     ) -> Result<OutboxCounts, Unread> {
-        let read = self
-            .reader
-            .store(&service.name, "outbox", store.outbox_counts());
-        self.outbox_counts.get(&service.name, read).await
+        let outbox = self.counted(service, store).await.outbox;
+        outbox.unwrap_or_else(|| {
+            Err(Unread {
+                what: format!("outbox of {}", service.name),
+                reason: "it has none in the configuration".to_owned(),
+                is_unreachable: false,
+            })
+        })
     }
 
     /// Leases, read once for the pane and the verdicts.

@@ -28,6 +28,7 @@ use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
 };
 use crate::model::inbox::{InboxInsert, InboxRow};
+use crate::model::numbers::Numbers;
 use crate::model::operation::{ItemState, Operation, OperationItem, Verb};
 use crate::model::outbox::{
     Leases, NewEvent, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence,
@@ -344,6 +345,10 @@ pub trait Store:
     async fn probe(&self) -> StoreResult<StoreProbe>;
     /// Version, rights, tables, columns, indexes. Never fails: what cannot be read is a line.
     async fn check(&self) -> Vec<CheckLine>;
+    /// All that is counted once a second, in one statement: what `outbox_counts`, `inbox_recent` of `window`,
+    /// `waiting_summary` and `dead_letter_counts` answer. Fails as a whole; who wants to know which part it is
+    /// asks each.
+    async fn numbers(&self, window: Duration) -> StoreResult<Numbers>;
     /// Capped counts and ages.
     async fn outbox_counts(&self) -> StoreResult<OutboxCounts>;
     /// A page of rows in one state.

@@ -1,7 +1,7 @@
 //! A database and a broker that answer, refuse or hang as a test says.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::model::ids::{
     ScanId,
 };
 use crate::model::inbox::InboxRow;
+use crate::model::numbers::Numbers;
 use crate::model::operation::{Operation, OperationItem};
 use crate::model::outbox::{
     Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, OutboxState, Sequence,
@@ -114,6 +115,8 @@ pub(super) struct FakeStore {
     pub(super) page_gate: Mutex<Option<Arc<tokio::sync::Semaphore>>>,
     /// Rows that were sent.
     pub(super) sent: Mutex<Vec<SentEvent>>,
+    /// Refuses to tell all numbers at once.
+    pub(super) is_picky: AtomicBool,
     /// Events its consumer has seen.
     pub(super) seen: Mutex<Vec<EventId>>,
 }
@@ -129,6 +132,7 @@ impl FakeStore {
             original: Mutex::default(),
             page_gate: Mutex::default(),
             sent: Mutex::default(),
+            is_picky: AtomicBool::new(false),
             seen: Mutex::default(),
         })
     }
@@ -155,6 +159,13 @@ impl FakeStore {
             service: self.service.clone(),
             reason: "observing never asks this".to_owned(),
         })
+    }
+}
+
+fn dead_letter_counts() -> DeadLetterCounts {
+    DeadLetterCounts {
+        open: Count::Exact(41),
+        deaths_last_minute: Count::Exact(2),
     }
 }
 
@@ -467,6 +478,23 @@ impl Store for FakeStore {
     async fn check(&self) -> Vec<CheckLine> {
         Vec::new()
     }
+    async fn numbers(&self, _: Duration) -> StoreResult<Numbers> {
+        if self.is_picky.load(Ordering::Relaxed) {
+            return Err(StoreError::Denied {
+                service: self.service.clone(),
+                operation: "numbers",
+                detail: "SELECT command denied".to_owned(),
+            });
+        }
+        let consumes = self.service == "inventory";
+        let numbers = Numbers {
+            outbox: Some(self.counts.lock().unwrap().clone()),
+            inbox_recent: consumes.then_some(Count::Exact(50)),
+            waiting: None,
+            dead_letters: consumes.then(dead_letter_counts),
+        };
+        self.answer("numbers", numbers).await
+    }
     async fn outbox_counts(&self) -> StoreResult<OutboxCounts> {
         let counts = self.counts.lock().unwrap().clone();
         self.answer("outbox_counts", counts).await
@@ -513,11 +541,8 @@ impl Store for FakeStore {
         self.answer("inbox_recent", Count::Exact(50)).await
     }
     async fn dead_letter_counts(&self) -> StoreResult<DeadLetterCounts> {
-        let counts = DeadLetterCounts {
-            open: Count::Exact(41),
-            deaths_last_minute: Count::Exact(2),
-        };
-        self.answer("dead_letter_counts", counts).await
+        self.answer("dead_letter_counts", dead_letter_counts())
+            .await
     }
     async fn dead_letter_groups(&self) -> StoreResult<DeadLetterGroups> {
         let groups = DeadLetterGroups {

@@ -92,9 +92,9 @@ async fn only_what_is_looked_at_is_read() {
         assert_eq!(calls.of(part), 2, "{part}");
     }
     assert!(
-        (9..=11).contains(&calls.of("dead_letter_counts")),
+        (9..=11).contains(&calls.of("numbers")),
         "{}",
-        calls.of("dead_letter_counts")
+        calls.of("numbers")
     );
     assert!(
         (2..=3).contains(&calls.of("probe")),
@@ -157,7 +157,7 @@ async fn an_answer_to_an_older_question_is_dropped() {
     *world.inventory.page_gate.lock().unwrap() = Some(Arc::clone(&gate));
     let console = Console::over(world, &["outbox"]);
     let calls = &console.world.inventory.calls;
-    while calls.of("outbox_counts") == 0 {
+    while calls.of("numbers") == 0 {
         tokio::task::yield_now().await;
     }
     // The first page is under way when the operator asks for failed rows.
@@ -235,7 +235,7 @@ async fn t_12_a_hung_server_holds_up_only_its_own_part() {
         })
     })
     .await;
-    for name in ["leases", "probe", "outbox_counts", "sagas_open"] {
+    for name in ["leases", "probe", "numbers", "sagas_open"] {
         assert!(
             console.world.orders.calls.most_together(name) <= 1,
             "{name}"

@@ -1,5 +1,6 @@
 //! One look at a context, with parts of it dead, slow or wrong.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -161,6 +162,62 @@ async fn a_server_that_answers_others_is_probed_at_a_slower_pace_and_at_once_aft
         observer.health().await;
     }
     assert_eq!(world.inventory.calls.of("probe"), before + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_is_counted_in_one_statement_and_part_by_part_when_that_is_refused() {
+    let world = World::new();
+    let observer = Observer::new(world.ports.clone());
+    let alone = || {
+        let calls = &world.inventory.calls;
+        [
+            "outbox_counts",
+            "inbox_recent",
+            "waiting_summary",
+            "dead_letter_counts",
+        ]
+        .map(|call| calls.of(call))
+    };
+    let look = || async {
+        tokio::time::advance(world.ports.context.thresholds.refresh).await;
+        observer.flow().await
+    };
+    let whole = look().await;
+    assert_eq!((world.inventory.calls.of("numbers"), alone()), (1, [0; 4]));
+    world.inventory.is_picky.store(true, Ordering::Relaxed);
+    assert_eq!(look().await, whole, "nothing is missing");
+    assert_eq!(alone(), [1; 4]);
+    assert_eq!(
+        world.orders.calls.of("outbox_counts"),
+        0,
+        "the other one answers as before"
+    );
+
+    world.inventory.set(Mode::Down);
+    let before = alone();
+    let flow = look().await;
+    let unread = |part: &str| flow.unread.iter().any(|unread| unread.what == part);
+    for part in ["outbox", "inbox", "waiting events", "dead letters"] {
+        assert!(
+            unread(&format!("{part} of inventory")),
+            "{part}: {:?}",
+            flow.unread
+        );
+    }
+    world.inventory.is_picky.store(false, Ordering::Relaxed);
+    let asked = alone();
+    look().await;
+    assert_eq!(
+        alone(),
+        asked,
+        "a server that is away is not asked for each part"
+    );
+    assert!(
+        before
+            .iter()
+            .zip(asked)
+            .all(|(before, asked)| asked <= before + 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -317,6 +317,18 @@ pub async fn inbox_row(
 /// Inbox rows of a window, capped.
 pub async fn inbox_recent(db: &Db, window: Duration) -> SqlResult<Count> {
     let inbox = db.inbox()?;
+    let values = recent_values(db, inbox, window)?;
+    let row = db
+        .read()
+        .await?
+        .fetch_optional(&inbox.statements.recent, &values)
+        .await?
+        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
+    recent_of(db, &row, 0)
+}
+
+/// What the count of a window binds.
+pub fn recent_values(db: &Db, inbox: &Inbox, window: Duration) -> SqlResult<Vec<Value>> {
     let mut values = Vec::new();
     if inbox.layout.consumer.is_some() {
         values.push(text(inbox.consumer.as_str()));
@@ -326,13 +338,12 @@ pub async fn inbox_recent(db: &Db, window: Duration) -> SqlResult<Count> {
     };
     values.push(Value::Int(-window));
     values.push(limit(db.count_cap.saturating_add(1)));
-    let row = db
-        .read()
-        .await?
-        .fetch_optional(&inbox.statements.recent, &values)
-        .await?
-        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
-    Ok(Count::capped(row.count(0)?, db.count_cap))
+    Ok(values)
+}
+
+/// The count in a row.
+pub fn recent_of(db: &Db, row: &Row, at: usize) -> SqlResult<Count> {
+    Ok(Count::capped(row.count(at)?, db.count_cap))
 }
 
 /// Writes an event to the outbox, within the caller's transaction.

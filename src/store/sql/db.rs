@@ -76,6 +76,8 @@ pub struct Db {
     pub scans: Option<ScanStatements>,
     /// The server's own estimate of the outbox's rows, and when it was asked.
     pub outbox_rows: Mutex<Option<(Instant, Option<u64>)>>,
+    /// Until when the tables of waiting events are taken for missing.
+    pub no_waiting_until: Mutex<Option<Instant>>,
 }
 
 impl Db {
@@ -159,6 +161,7 @@ impl Db {
                 .then(|| part.rendered(ScanStatements::render(&slots)))
                 .transpose()?,
             outbox_rows: Mutex::default(),
+            no_waiting_until: Mutex::default(),
             pools,
             slots,
         })

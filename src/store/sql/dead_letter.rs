@@ -77,22 +77,32 @@ pub async fn groups(db: &Db) -> SqlResult<DeadLetterGroups> {
     })
 }
 
-/// Open letters and recent deaths, without their causes.
+/// Columns of the statement that counts.
+pub const COUNTS: usize = 2;
+
+/// Open letters and recent deaths.
 pub async fn counts(db: &Db) -> SqlResult<DeadLetterCounts> {
-    let cap = db.count_cap;
-    let minute = Value::Int(-60_000_000);
     let row = db
         .read()
         .await?
-        .fetch_optional(
-            &db.letters()?.counts,
-            &[limit(cap), minute.clone(), limit(cap), minute],
-        )
+        .fetch_optional(&db.letters()?.counts, &counts_values(db))
         .await?
         .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
+    counts_of(db, &row, 0)
+}
+
+/// What the statement that counts binds.
+pub fn counts_values(db: &Db) -> Vec<Value> {
+    let cap = limit(db.count_cap);
+    let minute = Value::Int(-60_000_000);
+    vec![cap.clone(), minute.clone(), cap, minute]
+}
+
+/// The counts in a row, whose columns begin at some place in it.
+pub fn counts_of(db: &Db, row: &Row, at: usize) -> SqlResult<DeadLetterCounts> {
     Ok(DeadLetterCounts {
-        open: row.capped(0, cap)?,
-        deaths_last_minute: row.capped(1, cap)?,
+        open: row.capped(at, db.count_cap)?,
+        deaths_last_minute: row.capped(at + 1, db.count_cap)?,
     })
 }
 

@@ -22,6 +22,7 @@ mod inbox;
 mod journal;
 mod migrate;
 mod named;
+mod numbers;
 mod open_transaction;
 mod operation;
 mod outbox;
@@ -61,6 +62,7 @@ use crate::model::ids::{
     AggregateId, ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId,
 };
 use crate::model::inbox::InboxRow;
+use crate::model::numbers::Numbers;
 use crate::model::operation::Operation;
 use crate::model::outbox::{Leases, OutboxCounts, OutboxEvent, OutboxQuery, OutboxRow, Sequence};
 use crate::model::page::{Cursor, Page};
@@ -224,6 +226,10 @@ impl Store for SqlStore {
 
     async fn outbox_counts(&self) -> StoreResult<OutboxCounts> {
         call!(self, "outbox counts", outbox::counts, [], [])
+    }
+
+    async fn numbers(&self, window: Duration) -> StoreResult<Numbers> {
+        call!(self, "numbers", numbers::read, [], [window])
     }
 
     async fn outbox_page(&self, query: &OutboxQuery) -> StoreResult<Page<OutboxRow>> {

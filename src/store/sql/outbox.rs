@@ -18,6 +18,7 @@ use crate::store::Value;
 use super::db::Db;
 use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
+use super::statement::OutboxStatements;
 
 /// A page filtered by type reads at most so many times its length.
 const SCAN_FACTOR: u64 = 20;
@@ -57,9 +58,23 @@ async fn rows_told(
     Ok(rows)
 }
 
+/// Columns of the statement that counts.
+pub const COUNTS: usize = 9;
+
 /// Capped counts and ages, in one statement.
 pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
     let (layout, statements) = db.outbox().await?;
+    let values = counts_values(db, layout, &statements);
+    let mut session = db.read().await?;
+    let row = session
+        .fetch_optional(&statements.counts, &values)
+        .await?
+        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
+    counts_of(db, &mut session, (layout, &statements), (&row, 0)).await
+}
+
+/// What the statement that counts binds.
+pub fn counts_values(db: &Db, layout: &OutboxLayout, statements: &OutboxStatements) -> Vec<Value> {
     let words = &layout.words;
     let cap = db.count_cap;
     let capped = |condition: &[Value]| [condition, &[limit(cap)], condition].concat();
@@ -81,20 +96,28 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
         values.push(pending);
         values.extend(capped(&[text(&words.sent), Value::Int(-60_000_000)]));
     }
-    let mut session = db.read().await?;
-    let row = session
-        .fetch_optional(&statements.counts, &values)
-        .await?
-        .ok_or_else(|| Fault::unreadable("no answer to a count".to_owned()))?;
-    let now = row.time(0)?;
-    let capped = |index: usize| row.capped(index, cap);
+    values
+}
+
+/// The counts in a row, whose columns begin at some place in it; and the server's estimate, when it is time
+/// to ask for it.
+pub async fn counts_of(
+    db: &Db,
+    session: &mut Session,
+    (layout, statements): (&OutboxLayout, &OutboxStatements),
+    (row, at): (&Row, usize),
+) -> SqlResult<OutboxCounts> {
+    let now = row.time(at)?;
+    let capped = |index: usize| row.capped(at + index, db.count_cap);
     let optional = |index: usize| -> SqlResult<Option<Count>> {
-        row.int_or_null(index)?.map(|_| capped(index)).transpose()
+        row.int_or_null(at + index)?
+            .map(|_| capped(index))
+            .transpose()
     };
     let (pending, sending, failed) = (capped(1)?, capped(3)?, capped(4)?);
     let sent = match &statements.estimate {
         None => None,
-        Some(estimate) => rows_told(db, &mut session, estimate, &layout.table)
+        Some(estimate) => rows_told(db, session, estimate, &layout.table)
             .await?
             .map(|rows| {
                 let others = pending.floor() + sending.floor() + failed.floor();
@@ -109,10 +132,10 @@ pub async fn counts(db: &Db) -> SqlResult<OutboxCounts> {
         sent,
         expired_leases: optional(6)?,
         oldest_due_s: row
-            .time_or_null(5)?
+            .time_or_null(at + 5)?
             .filter(|due| *due <= now)
             .map(|due| now.seconds_since(due)),
-        oldest_pending_s: row.time_or_null(7)?.map(|at| now.seconds_since(at)),
+        oldest_pending_s: row.time_or_null(at + 7)?.map(|at| now.seconds_since(at)),
         sent_last_minute: optional(8)?,
         database_now: now,
     })

@@ -8,7 +8,7 @@ use crate::model::message::{FieldTable, Message, Payload, Properties};
 use crate::model::waiting::{NewWaiting, Parked, WaitingEvent, WaitingFound, WaitingSummary};
 use crate::store::{Guarded, Value};
 
-use super::db::Db;
+use super::db::{Db, Inbox};
 use super::exec::{Row, Session, limit, micros, text};
 use super::fault::{Fault, SqlResult};
 use super::statement::WaitingStatements;
@@ -240,24 +240,18 @@ pub async fn remove(
     Ok(guarded(rows))
 }
 
-/// What waits for this service's consumer.
+/// Columns of the summary.
+pub const SUMMARY: usize = 5;
+
+/// How many wait, and how long; `None` where nothing can.
 pub async fn summary(db: &Db) -> SqlResult<Option<WaitingSummary>> {
-    let (Ok(inbox), Ok(statements)) = (db.inbox(), db.waiting()) else {
+    let Ok(inbox) = db.inbox() else {
         return Ok(None);
     };
-    let consumer = text(inbox.consumer.as_str());
-    let values = [
-        consumer.clone(),
-        limit(db.count_cap.saturating_add(1)),
-        consumer.clone(),
-        consumer.clone(),
-        consumer,
-        limit(db.count_cap),
-    ];
     let found = db
         .read()
         .await?
-        .fetch_optional(&statements.summary, &values)
+        .fetch_optional(&inbox.waiting.summary, &summary_values(db, inbox))
         .await;
     let row = match found {
         // Tables of an installation that was not migrated yet: nothing can wait in them.
@@ -266,13 +260,32 @@ pub async fn summary(db: &Db) -> SqlResult<Option<WaitingSummary>> {
             other?.ok_or_else(|| Fault::unreadable("no answer to a count of waiting".to_owned()))?
         }
     };
-    let now = row.time(0)?;
-    Ok(Some(WaitingSummary {
-        count: Count::capped(row.count(1)?, db.count_cap),
-        oldest_s: row.time_or_null(2)?.map(|at| now.seconds_since(at)),
-        next_deadline_s: row.time_or_null(3)?.map(|at| at.seconds_since(now)),
-        untried_s: row.time_or_null(4)?.map(|at| now.seconds_since(at)),
-    }))
+    summary_of(db, &row, 0).map(Some)
+}
+
+/// What the summary binds.
+pub fn summary_values(db: &Db, inbox: &Inbox) -> Vec<Value> {
+    let consumer = text(inbox.consumer.as_str());
+    vec![
+        consumer.clone(),
+        limit(db.count_cap.saturating_add(1)),
+        consumer.clone(),
+        consumer.clone(),
+        consumer,
+        limit(db.count_cap),
+    ]
+}
+
+/// The summary in a row, whose columns begin at some place in it.
+pub fn summary_of(db: &Db, row: &Row, at: usize) -> SqlResult<WaitingSummary> {
+    let now = row.time(at)?;
+    let time = |index: usize| row.time_or_null(at + index);
+    Ok(WaitingSummary {
+        count: Count::capped(row.count(at + 1)?, db.count_cap),
+        oldest_s: time(2)?.map(|at| now.seconds_since(at)),
+        next_deadline_s: time(3)?.map(|at| at.seconds_since(now)),
+        untried_s: time(4)?.map(|at| now.seconds_since(at)),
+    })
 }
 
 /// The last version of a sequence a consumer has applied.

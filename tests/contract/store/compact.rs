@@ -15,7 +15,7 @@ use super::fixture::{
 };
 
 /// A service with the compact tables, in tables of their own names.
-async fn compact(f: &Fixture) -> Arc<dyn Store> {
+pub async fn compact(f: &Fixture) -> Arc<dyn Store> {
     let store = f.with(|service, _| {
         let mut outbox = outbox_part("compact");
         outbox.table = Some("team_outbox".into());

@@ -9,6 +9,7 @@ pub mod fixture;
 mod gate;
 mod inbox;
 mod journal;
+mod numbers;
 mod outbox;
 mod sagas;
 mod scans;
@@ -132,6 +133,10 @@ cases! {
     journal::a_failed_outbox_row_goes_back_to_pending_once,
     journal::the_audit_chain_verifies_and_finds_tampering,
     journal::operations_are_listed_newest_first_and_unfinished_ones_found,
+    numbers::what_is_counted_at_once_is_what_each_part_says,
+    numbers::a_part_a_service_does_not_have_is_not_counted,
+    numbers::where_nothing_can_wait_the_rest_is_counted,
+    numbers::any_other_table_that_is_missing_is_told,
     compact::the_small_layout_claims_completes_and_replays,
     compact::the_small_layout_says_what_it_cannot,
     compact::the_small_inbox_knows_its_duplicates,

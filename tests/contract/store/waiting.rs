@@ -16,7 +16,7 @@ fn key() -> AggregateId {
     AggregateId::new("order-42")
 }
 
-fn early(id: &str, version: i64) -> NewWaiting {
+pub fn early(id: &str, version: i64) -> NewWaiting {
     let mut message = Message {
         payload: Payload::new(b"\x00\xff{\"a\":1.10}".to_vec()),
         ..Message::default()
@@ -38,7 +38,7 @@ fn early(id: &str, version: i64) -> NewWaiting {
     }
 }
 
-async fn park(f: &Fixture, waiting: &NewWaiting) -> Parked {
+pub async fn park(f: &Fixture, waiting: &NewWaiting) -> Parked {
     let mut tx = f.store.begin().await.expect("begins");
     let parked = tx.park(waiting).await.expect("parks");
     tx.commit().await.expect("commits");
