@@ -234,6 +234,15 @@ impl Reader {
         }
     }
 
+    /// True while a part of a service is not asked for, because it came back late.
+    pub(super) fn is_shut(&self, service: &str, part: &str) -> bool {
+        let gates = self.gates();
+        let next_try = gates
+            .get(&format!("{part} of {service}"))
+            .and_then(|gate| gate.next_try);
+        next_try.is_some_and(|at| Instant::now() < at)
+    }
+
     /// True when some read of `server` was answered within `time` and none failed since.
     pub(super) fn heard(&self, server: &str, time: Duration) -> bool {
         let gates = self.gates();

@@ -221,6 +221,28 @@ async fn a_database_is_counted_in_one_statement_and_part_by_part_when_that_is_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_database_that_hangs_costs_a_look_one_limit_whatever_is_counted() {
+    let world = World::new();
+    world.inventory.set(Mode::Hung);
+    let observer = Observer::new(world.ports.clone());
+    let limit = world.ports.context.thresholds.statement_timeout + Duration::from_millis(500);
+    for _ in 0..8 {
+        tokio::time::advance(world.ports.context.thresholds.refresh).await;
+        let began = Instant::now();
+        let flow = observer.flow().await;
+        assert!(began.elapsed() <= limit, "{:?}", began.elapsed());
+        let unread = |part: &str| flow.unread.iter().any(|unread| unread.what == part);
+        for part in ["outbox", "inbox", "waiting events", "dead letters"] {
+            assert!(unread(&format!("{part} of inventory")), "{part}");
+        }
+        assert!(flow.outboxes[0].value.is_some(), "the other one is shown");
+    }
+    world.inventory.set(Mode::Up);
+    tokio::time::advance(Duration::from_secs(40)).await;
+    assert_eq!(observer.flow().await.unread, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_looks_a_few_times_and_decides_has_answers_of_each_look() {
     let world = World::new();
     let observer = Observer::new(world.ports.clone());

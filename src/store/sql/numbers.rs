@@ -60,15 +60,13 @@ pub async fn read(db: &Db, window: Duration) -> SqlResult<Numbers> {
 
 async fn ask(db: &Db, window: Duration, with_waiting: bool) -> SqlResult<Numbers> {
     let mut question = Question::default();
-    let outbox = match &db.outbox {
-        None => None,
-        Some(_) => {
-            let (layout, statements) = db.outbox().await?;
-            let values = outbox::counts_values(db, layout, &statements);
-            let at = question.add(&statements.counts, values, outbox::COUNTS);
-            Some((layout, statements, at))
-        }
-    };
+    let mut outbox = None;
+    if db.outbox.is_some() {
+        let (layout, statements) = db.outbox().await?;
+        let values = outbox::counts_values(db, layout, &statements);
+        let at = question.add(&statements.counts, values, outbox::COUNTS);
+        outbox = Some((layout, statements, at));
+    }
     let mut inbox = None;
     let mut parked = None;
     if let Some(part) = &db.inbox {
