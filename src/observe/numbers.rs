@@ -18,7 +18,7 @@ use super::Observer;
 use super::snapshot::{PerService, Unread};
 
 /// What all of them are called together, and each alone.
-const NUMBERS: &str = "numbers";
+const NUMBERS: &str = "counts";
 const OUTBOX: &str = "outbox";
 const INBOX: &str = "inbox";
 const WAITING: &str = "waiting events";

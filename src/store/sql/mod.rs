@@ -229,7 +229,7 @@ impl Store for SqlStore {
     }
 
     async fn numbers(&self, window: Duration) -> StoreResult<Numbers> {
-        call!(self, "numbers", numbers::read, [], [window])
+        call!(self, "counts", numbers::read, [], [window])
     }
 
     async fn outbox_page(&self, query: &OutboxQuery) -> StoreResult<Page<OutboxRow>> {
