@@ -75,7 +75,7 @@ impl Looker {
         let context = &observer.ports().context;
         let clock = &observer.ports().clock;
         let at = clock.now();
-        // Scrapes may follow each other closely: each look has answers of its own.
+        // However short the pause between looks is set: each has answers of its own.
         observer.ask_anew();
         // Two at a time: the read pools are small, and a look is in no hurry. Each on the heap: together they
         // are more than a stack should hold.

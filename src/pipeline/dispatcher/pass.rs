@@ -106,9 +106,8 @@ impl<'a> Pass<'a> {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         let found_nothing = report.get("claimed") == 0 && report.get("held") == 0;
-        // A lost fence is told, and is no reason to wait: both servers do what they are asked.
-        let has_only_lost = report.problem.is_some() && !self.is_stuck.load(Ordering::Acquire);
-        report.is_idle = has_only_lost || (report.problem.is_none() && found_nothing);
+        let is_well = !self.is_stuck.load(Ordering::Acquire);
+        report.is_idle = is_well && (found_nothing || report.problem.is_some());
         report
     }
 
@@ -118,7 +117,8 @@ impl<'a> Pass<'a> {
         let mut unmarked = std::mem::take(&mut *self.unmarked()).into_iter();
         while let Some((token, sent)) = unmarked.next() {
             match self.mark(&token, sent, true).await {
-                Ok(lost) => self.lost(lost),
+                // What an outage cost is told, and no reason to wait now that it is over.
+                Ok(lost) => self.tell_lost(lost, Self::tell),
                 Err(problem) => {
                     self.unmarked().extend(unmarked);
                     return Err(problem);
@@ -407,14 +407,20 @@ impl<'a> Pass<'a> {
         Ok(len(there).clamp(found, named))
     }
 
-    /// Rows that a fenced statement did not find.
+    /// Rows of this pass that a fenced statement did not find. Who is too slow for the lease has to back off:
+    /// what it sends in vain goes out twice.
     fn lost(&self, rows: u64) {
+        self.tell_lost(rows, Self::problem);
+    }
+
+    fn tell_lost(&self, rows: u64, tell: fn(&Self, String)) {
         self.count("lost_fence", rows);
         if rows > 0 {
-            self.tell(format!(
+            let said = format!(
                 "{rows} rows belonged to somebody else when they were to be completed: the lease ran \
                  out; they may be sent twice under the same id"
-            ));
+            );
+            tell(self, said);
         }
     }
 

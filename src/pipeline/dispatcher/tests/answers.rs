@@ -1,7 +1,7 @@
 //! Statements that do their work while their answer is lost: asked again they find nothing to do, and that is
 //! no lost fence.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use super::*;
 use crate::model::ids::ClaimToken;
@@ -107,6 +107,37 @@ async fn a_late_mark_that_had_worked_before_is_no_lost_fence() {
     assert_eq!((report.get("sent"), report.get("lost_fence")), (2, 0));
     assert_eq!(report.problem, None);
     assert_eq!(bench.ready("inventory.orders").await, 2, "each once");
+}
+
+/// An outage outlasts the lease: what was confirmed before it is somebody else's when it is over.
+#[tokio::test]
+async fn rows_lost_to_an_outage_are_told_and_hold_up_nothing() {
+    let bench = Bench::new().await;
+    append_all(&bench, &[of("1", 1)]).await;
+    let store = bench.store("orders");
+    let is_first = Arc::new(AtomicBool::new(true));
+    let hook: Hook = Arc::new(move || {
+        let (store, is_first) = (Arc::clone(&store), Arc::clone(&is_first));
+        Box::pin(async move {
+            if is_first.swap(false, Ordering::SeqCst) {
+                let leases = store.leases(10).await.expect("leases");
+                let group = &leases.groups[0];
+                let token = group.claim_token.clone().expect("a token");
+                assert_eq!(store.give_back(&token, &group.sample).await, Ok(1));
+            }
+        })
+    });
+    let mut dispatcher = losing_some(3, meddling(&bench, settings(), hook), &bench);
+    let report = dispatcher.run_once().await;
+    assert!(report.problem.expect("told").contains("not marked yet"));
+    let report = dispatcher.run_once().await;
+    let problem = report.problem.clone().expect("told");
+    assert!(problem.contains("belonged to somebody else"), "{problem}");
+    assert_eq!((report.get("sent"), report.get("lost_fence")), (1, 1));
+    assert!(
+        report.is_idle,
+        "the outage is over: the loop must not wait as if it were not"
+    );
 }
 
 #[tokio::test]
