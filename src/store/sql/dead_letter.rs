@@ -14,6 +14,7 @@ use crate::store::Value;
 use super::db::Db;
 use super::exec::{Row, limit, text, text_or_null};
 use super::fault::{Fault, SqlResult};
+use super::page::{bind_after, one_more, page_of};
 
 /// A filtered page reads at most so many times its length.
 const SCAN_FACTOR: u64 = 20;
@@ -158,17 +159,14 @@ pub async fn page(db: &Db, query: &DeadLetterQuery) -> SqlResult<Page<DeadLetter
     let is_filtered =
         query.consumer.is_some() || query.event_type.is_some() || query.error_class.is_some();
     let mut values = vec![text(query.status.word())];
-    if let Some(after) = &query.after {
-        let at = Value::Int(after.at.micros());
-        values.extend([at.clone(), at, text(&after.id)]);
-    }
+    bind_after(query.after.as_ref(), &mut values);
     let scan = values.clone();
     let bound = wanted * SCAN_FACTOR;
     if is_filtered {
         values.push(limit(bound));
         values.extend(filter_values(query));
     }
-    values.push(limit(wanted + 1));
+    values.push(one_more(query.limit));
     let statement = match (query.after.is_some(), is_filtered) {
         (false, false) => &statements.page_first,
         (true, false) => &statements.page_after,
@@ -177,17 +175,13 @@ pub async fn page(db: &Db, query: &DeadLetterQuery) -> SqlResult<Page<DeadLetter
     };
     let mut session = db.read().await?;
     let found = session.fetch(statement, &values).await?;
-    let rows = found
-        .iter()
-        .take(query.limit.max(1) as usize)
-        .map(|row| letter_of(table(db), row))
-        .collect::<SqlResult<Vec<_>>>()?;
-    let next = if found.len() > rows.len() {
-        rows.last().map(|last| Cursor {
-            at: last.last_died_at,
-            id: last.dead_letter_id.to_string(),
-        })
-    } else if is_filtered {
+    let read = |row: &Row| letter_of(table(db), row);
+    let mut page = page_of(&found, query.limit, read, |last| Cursor {
+        at: last.last_died_at,
+        id: last.dead_letter_id.to_string(),
+    })?;
+    if page.next.is_none() && is_filtered {
+        // Fewer matches than a page: go on where the bounded scan ended, if it was cut off.
         let end = if query.after.is_some() {
             &statements.end_of_after
         } else {
@@ -195,17 +189,14 @@ pub async fn page(db: &Db, query: &DeadLetterQuery) -> SqlResult<Page<DeadLetter
         };
         let mut values = scan;
         values.push(limit(bound - 1));
-        match session.fetch_optional(end, &values).await? {
-            Some(row) => Some(Cursor {
+        if let Some(row) = session.fetch_optional(end, &values).await? {
+            page.next = Some(Cursor {
                 at: row.time(0)?,
                 id: row.text(1)?,
-            }),
-            None => None,
+            });
         }
-    } else {
-        None
-    };
-    Ok(Page { rows, next })
+    }
+    Ok(page)
 }
 
 fn filter_values(query: &DeadLetterQuery) -> Vec<Value> {

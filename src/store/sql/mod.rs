@@ -26,6 +26,7 @@ mod numbers;
 mod open_transaction;
 mod operation;
 mod outbox;
+mod page;
 mod pool;
 mod saga;
 mod saga_move;

@@ -3,12 +3,12 @@
 use crate::model::ids::{ClaimToken, ConsumerName, DeadLetterId, EventId, OperationId};
 use crate::model::operation::{ItemState, Operation, OperationItem, OperationState, Verb};
 use crate::model::page::{Cursor, Page};
-use crate::store::Value;
 
 use super::claim::bind_ids;
 use super::db::Db;
 use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
+use super::page::{bind_after, one_more, page_of};
 use super::statement::{IDS_MAX, JournalStatements};
 
 /// Where a page of operations starts.
@@ -21,32 +21,18 @@ pub struct PageStart {
 /// Operations, newest first, without items.
 pub async fn page(db: &Db, start: &PageStart, rows_max: u32) -> SqlResult<Page<Operation>> {
     let statements = db.journal()?;
-    let mut values = Vec::new();
     let statement = match &start.after {
         None => &statements.page_first,
-        Some(after) => {
-            let at = Value::Int(after.at.micros());
-            values.extend([at.clone(), at, text(&after.id)]);
-            &statements.page_after
-        }
+        Some(_) => &statements.page_after,
     };
-    let wanted = rows_max.max(1) as usize;
-    values.push(limit(wanted as u64 + 1));
+    let mut values = Vec::new();
+    bind_after(start.after.as_ref(), &mut values);
+    values.push(one_more(rows_max));
     let found = db.read().await?.fetch(statement, &values).await?;
-    let rows = found
-        .iter()
-        .take(wanted)
-        .map(operation_of)
-        .collect::<SqlResult<Vec<_>>>()?;
-    let next = (found.len() > rows.len())
-        .then(|| {
-            rows.last().map(|last| Cursor {
-                at: last.created_at,
-                id: last.operation_id.to_string(),
-            })
-        })
-        .flatten();
-    Ok(Page { rows, next })
+    page_of(&found, rows_max, operation_of, |last| Cursor {
+        at: last.created_at,
+        id: last.operation_id.to_string(),
+    })
 }
 
 /// One operation with its items.

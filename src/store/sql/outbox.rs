@@ -18,6 +18,7 @@ use crate::store::Value;
 use super::db::Db;
 use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
+use super::page::{bind_after, one_more};
 use super::statement::OutboxStatements;
 
 /// A page filtered by type reads at most so many times its length.
@@ -156,16 +157,13 @@ pub async fn page(db: &Db, query: &OutboxQuery) -> SqlResult<Page<OutboxRow>> {
     };
     let wanted = u64::from(query.limit.max(1));
     let mut values = vec![text(word_of(layout, query.state))];
-    if let Some(after) = &query.after {
-        let at = Value::Int(after.at.micros());
-        values.extend([at.clone(), at, text(&after.id)]);
-    }
+    bind_after(query.after.as_ref(), &mut values);
     let scan = values.clone();
     let bound = wanted * SCAN_FACTOR;
     if let Some(event_type) = &query.event_type {
         values.extend([limit(bound), text(event_type)]);
     }
-    values.push(limit(wanted + 1));
+    values.push(one_more(query.limit));
     let statement = match (&query.after, &query.event_type) {
         (None, None) => &page.first,
         (Some(_), None) => &page.after,

@@ -20,6 +20,7 @@ use super::claim::bind_ids;
 use super::db::Db;
 use super::exec::{Row, Session, limit, micros, text, text_or_null};
 use super::fault::{Fault, SqlResult};
+use super::page::{bind_after, one_more, page_of};
 use super::statement::{IDS_MAX, ScanStatements};
 use super::verbs::Annotation;
 
@@ -235,32 +236,18 @@ pub async fn clear(
 /// Scans, newest first.
 pub async fn page(db: &Db, start: &PageStart, rows_max: u32) -> SqlResult<Page<Scan>> {
     let statements = db.scans()?;
-    let mut values = Vec::new();
     let statement = match &start.after {
         None => &statements.page_first,
-        Some(after) => {
-            let at = Value::Int(after.at.micros());
-            values.extend([at.clone(), at, text(&after.id)]);
-            &statements.page_after
-        }
+        Some(_) => &statements.page_after,
     };
-    let wanted = rows_max.max(1) as usize;
-    values.push(limit(wanted as u64 + 1));
+    let mut values = Vec::new();
+    bind_after(start.after.as_ref(), &mut values);
+    values.push(one_more(rows_max));
     let found = db.read().await?.fetch(statement, &values).await?;
-    let rows = found
-        .iter()
-        .take(wanted)
-        .map(scan_of)
-        .collect::<SqlResult<Vec<_>>>()?;
-    let next = (found.len() > rows.len())
-        .then(|| {
-            rows.last().map(|last| Cursor {
-                at: last.started_at,
-                id: last.scan_id.to_string(),
-            })
-        })
-        .flatten();
-    Ok(Page { rows, next })
+    page_of(&found, rows_max, scan_of, |last| Cursor {
+        at: last.started_at,
+        id: last.scan_id.to_string(),
+    })
 }
 
 /// Ids are ASCII: DEL sorts after every character of one.
@@ -285,32 +272,18 @@ pub async fn by_prefix(db: &Db, prefix: &str) -> SqlResult<Vec<Scan>> {
 /// Findings in one state.
 pub async fn findings(db: &Db, query: &FindingQuery) -> SqlResult<Page<Finding>> {
     let statements = db.scans()?;
-    let mut values = vec![text(query.state.word())];
     let statement = match &query.after {
         None => &statements.findings_first,
-        Some(after) => {
-            let at = Value::Int(after.at.micros());
-            values.extend([at.clone(), at, text(&after.id)]);
-            &statements.findings_after
-        }
+        Some(_) => &statements.findings_after,
     };
-    let wanted = query.limit.max(1) as usize;
-    values.push(limit(wanted as u64 + 1));
+    let mut values = vec![text(query.state.word())];
+    bind_after(query.after.as_ref(), &mut values);
+    values.push(one_more(query.limit));
     let found = db.read().await?.fetch(statement, &values).await?;
-    let rows = found
-        .iter()
-        .take(wanted)
-        .map(finding_of)
-        .collect::<SqlResult<Vec<_>>>()?;
-    let next = (found.len() > rows.len())
-        .then(|| {
-            rows.last().map(|last| Cursor {
-                at: last.last_seen_at,
-                id: last.finding_id.to_string(),
-            })
-        })
-        .flatten();
-    Ok(Page { rows, next })
+    page_of(&found, query.limit, finding_of, |last| Cursor {
+        at: last.last_seen_at,
+        id: last.finding_id.to_string(),
+    })
 }
 
 /// Findings by the start of their id.

@@ -28,6 +28,7 @@ use super::db::{Db, Inbox};
 use super::exec::{Row, Session, limit, text};
 use super::fault::{Fault, SqlResult};
 use super::outbox::{now, state_of};
+use super::page::{bind_after, one_more, page_of};
 use super::statement::IDS_MAX;
 use super::verbs::Annotation;
 use super::{SqlStore, call, scan};
@@ -191,20 +192,12 @@ async fn walked<T>(
     rows_max: u32,
     (read, key): (impl Fn(&Row) -> SqlResult<T>, impl Fn(&T) -> Cursor),
 ) -> SqlResult<Walk<T>> {
-    let wanted = rows_max.max(1) as usize;
-    values.push(limit(wanted as u64 + 1));
+    values.push(one_more(rows_max));
     let mut session = db.read().await?;
     // Before the rows: what is younger than the clock says has not been missed.
     let now = now(db, &mut session).await?;
     let found = session.fetch(statement, &values).await?;
-    let rows = found
-        .iter()
-        .take(wanted)
-        .map(read)
-        .collect::<SqlResult<Vec<_>>>()?;
-    let next = (found.len() > rows.len())
-        .then(|| rows.last().map(key))
-        .flatten();
+    let Page { rows, next } = page_of(&found, rows_max, read, key)?;
     Ok(Walk { rows, next, now })
 }
 
@@ -214,10 +207,7 @@ fn start(from: &WalkFrom, values: &mut Vec<Value>) {
         None => values.push(Value::Int(
             i64::try_from(from.window.as_micros()).map_or(i64::MIN / 2, |us| -us),
         )),
-        Some(after) => {
-            let at = Value::Int(after.at.micros());
-            values.extend([at.clone(), at, text(&after.id)]);
-        }
+        after => bind_after(after.as_ref(), values),
     }
 }
 
@@ -438,8 +428,7 @@ async fn walk_places(db: &Db, start: &PlaceStart, rows_max: u32) -> SqlResult<Pl
     let statement = statement
         .as_ref()
         .map_err(|reason| Fault::Unsupported(reason.clone()))?;
-    let wanted = rows_max.max(1) as usize;
-    values.push(limit(wanted as u64 + 1));
+    values.push(one_more(rows_max));
     let mut session = db.read().await?;
     let now = now(db, &mut session).await?;
     let found = session.fetch(statement, &values).await?;
@@ -453,7 +442,7 @@ async fn walk_places(db: &Db, start: &PlaceStart, rows_max: u32) -> SqlResult<Pl
     };
     let rows = found
         .iter()
-        .take(wanted)
+        .take(rows_max.max(1) as usize)
         .map(|row| read(row).map_err(|fault| fault.in_table(layout.table.as_str())))
         .collect::<SqlResult<Vec<_>>>()?;
     Ok(Places {
@@ -470,15 +459,12 @@ async fn overdue(
     rows_max: u32,
 ) -> SqlResult<Walk<OverdueSaga>> {
     let statements = super::saga::statements(db)?;
-    let mut values = vec![text(state.word())];
     let statement = match &start.after {
         None => &statements.overdue_first,
-        Some(after) => {
-            let at = Value::Int(after.at.micros());
-            values.extend([at.clone(), at, text(&after.id)]);
-            &statements.overdue_after
-        }
+        Some(_) => &statements.overdue_after,
     };
+    let mut values = vec![text(state.word())];
+    bind_after(start.after.as_ref(), &mut values);
     let read = |row: &Row| -> SqlResult<OverdueSaga> {
         let read = || -> SqlResult<OverdueSaga> {
             Ok(OverdueSaga {

@@ -8,8 +8,9 @@ use redrive::store::{ClaimRequest, Store};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::counters::{Counters, session_reads};
-use crate::figures::{CLAIM_BATCH, Figures, float, note};
+use crate::figures::{CLAIM_BATCH, Figures};
 use crate::fixture::Ready;
+use crate::report::{float, note};
 use crate::servers::Servers;
 
 const REQUEST: ClaimRequest = ClaimRequest {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use color_eyre::eyre::Result;
 
 use crate::context::{Addresses, Home};
-use crate::figures::{Figures, note};
+use crate::figures::Figures;
 use crate::proxy::Proxy;
 use crate::pty::Console;
+use crate::report::note;
 
 const STARTS: usize = 20;
 

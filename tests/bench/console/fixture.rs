@@ -7,8 +7,8 @@ use color_eyre::eyre::{Result, WrapErr};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::context::{Addresses, Home};
-use crate::figures::note;
 use crate::queues;
+use crate::report::note;
 use crate::servers::Servers;
 
 /// Rows filled by one statement: keeps the undo log small.

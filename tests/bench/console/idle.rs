@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use color_eyre::eyre::{Result, WrapErr, eyre};
 
-use crate::figures::{Figures, float, note};
+use crate::figures::Figures;
 use crate::first_frame::FRAME;
 use crate::fixture::Ready;
 use crate::pty::{Console, PANES};
+use crate::report::{float, note};
 
 /// How long it is watched.
 const WATCH: Duration = Duration::from_secs(30);

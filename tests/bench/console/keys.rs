@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use color_eyre::eyre::{Result, bail, eyre};
 
 use crate::context::{Addresses, Home};
-use crate::figures::{Figures, note};
+use crate::figures::Figures;
 use crate::first_frame::{FRAME, milliseconds, nowhere};
 use crate::fixture::Ready;
 use crate::proxy::Proxy;
 use crate::pty::{Console, PANES};
+use crate::report::note;
 use crate::servers::Servers;
 
 const PRESSES: usize = 300;

@@ -14,6 +14,8 @@ mod counters;
 mod figures;
 mod first_frame;
 mod fixture;
+#[path = "../groups.rs"]
+mod groups;
 mod idle;
 mod keys;
 mod pages;
@@ -21,14 +23,18 @@ mod proxy;
 mod pty;
 mod queues;
 mod refresh;
+#[path = "../report.rs"]
+mod report;
 mod servers;
 
 use std::process::ExitCode;
 
 use color_eyre::eyre::Result;
 
-use figures::{Figures, Group, note};
+use figures::{Figures, Group};
 use fixture::{Fixture, Fixtures};
+use groups::Grouping as _;
+use report::note;
 use servers::Servers;
 
 fn main() -> ExitCode {
@@ -51,17 +57,10 @@ fn main() -> ExitCode {
 fn measure(servers: &Servers, mut figures: Figures) -> ExitCode {
     // A figure of a group that fails stays without a value, and is reported as missing.
     let fixtures = Fixtures::new(servers);
-    for group in Group::ALL
-        .into_iter()
-        .filter(|group| figures.wants(*group))
-        .collect::<Vec<_>>()
-    {
+    for group in figures.groups() {
         note(&format!("{} ...", group.word()));
         if let Err(error) = run(group, servers, &fixtures, &mut figures) {
-            note(&format!(
-                "{} could not be measured: {error:#}",
-                group.word()
-            ));
+            Figures::failed(group, &error);
         }
     }
     figures.finish()

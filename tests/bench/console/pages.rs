@@ -9,8 +9,9 @@ use redrive::store::Store;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::counters::Counters;
-use crate::figures::{Figures, float, note};
+use crate::figures::Figures;
 use crate::fixture::{Fixture, Fixtures, Ready};
+use crate::report::{float, note};
 use crate::servers::Servers;
 
 const PAGE_ROWS: u32 = 100;

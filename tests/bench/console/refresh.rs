@@ -7,8 +7,9 @@ use redrive::model::outbox::OutboxState;
 use redrive::observe::{DeadLettersView, Observer, OutboxView};
 
 use crate::counters::Counters;
-use crate::figures::{Figures, float, note};
+use crate::figures::Figures;
 use crate::fixture::{Fixture, Fixtures, Ready};
+use crate::report::{float, note};
 use crate::servers::Servers;
 
 /// As many as a tall screen asks for.

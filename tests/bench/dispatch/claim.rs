@@ -9,8 +9,9 @@ use redrive::store::{Claim, ClaimRequest, Store, StoreResult};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::counters::{Counters, session_reads};
-use crate::figures::{BATCH, Figures, float, note};
+use crate::figures::{BATCH, Figures};
 use crate::outbox::{Outbox, run, uuid};
+use crate::report::{float, note};
 use crate::servers::Servers;
 
 const REQUEST: ClaimRequest = ClaimRequest {

@@ -14,7 +14,11 @@ mod claim;
 #[path = "../console/counters.rs"]
 mod counters;
 mod figures;
+#[path = "../groups.rs"]
+mod groups;
 mod outbox;
+#[path = "../report.rs"]
+mod report;
 mod script;
 #[path = "../console/servers.rs"]
 mod servers;
@@ -22,7 +26,9 @@ mod throughput;
 
 use std::process::ExitCode;
 
-use figures::{Figures, Group, note};
+use figures::{Figures, Group};
+use groups::Grouping as _;
+use report::note;
 use servers::{Place, Servers};
 
 fn main() -> ExitCode {
@@ -43,11 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(servers: &Servers, mut figures: Figures) -> ExitCode {
-    for group in Group::ALL
-        .into_iter()
-        .filter(|group| figures.wants(*group))
-        .collect::<Vec<_>>()
-    {
+    for group in figures.groups() {
         note(&format!("{} ...", group.word()));
         let runtime = tokio::runtime::Runtime::new();
         let measured = runtime.map_err(Into::into).and_then(|runtime| {
@@ -60,10 +62,7 @@ fn measure(servers: &Servers, mut figures: Figures) -> ExitCode {
         });
         // A figure of a group that failed stays without a value, and is reported as missing.
         if let Err(error) = measured {
-            note(&format!(
-                "{} could not be measured: {error:#}",
-                group.word()
-            ));
+            Figures::failed(group, &error);
         }
     }
     figures.finish()

@@ -6,8 +6,8 @@ use std::time::Duration;
 use color_eyre::eyre::{Result, WrapErr, bail, eyre};
 use tokio::process::Command;
 
-use crate::figures::note;
 use crate::outbox::{EXCHANGE, Outbox};
+use crate::report::note;
 use crate::servers::Servers;
 
 const SCRIPT: &str = concat!(

@@ -7,8 +7,9 @@ use redrive::base::tasks::Tasks;
 use redrive::pipeline::Worker;
 
 use crate::bare::Bare;
-use crate::figures::{Figures, float, note};
+use crate::figures::Figures;
 use crate::outbox::Outbox;
+use crate::report::{float, note};
 use crate::script;
 use crate::servers::Servers;
 

@@ -9,6 +9,8 @@
 //! reads. Progress goes to standard error. Exit code 1 when a figure is short of its target or could not be
 //! measured.
 
+#[path = "../report.rs"]
+mod report;
 mod scan;
 #[path = "../console/servers.rs"]
 #[expect(dead_code, reason = "the scan makes databases of its own")]
@@ -16,15 +18,9 @@ mod servers;
 
 use std::process::ExitCode;
 
-use scan::{Addresses, Outcome, Plan, note};
+use report::{Figure, Report, float, note};
+use scan::{Addresses, Outcome, Plan};
 use servers::{Place, Servers};
-
-/// What a figure is held against.
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,12 +51,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// A count as a figure's value.
-#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-const fn float(count: u64) -> f64 {
-    count as f64
-}
-
 async fn run(servers: &Servers, plan: Plan) -> color_eyre::eyre::Result<Outcome> {
     let addresses = Addresses {
         mariadb: servers.mariadb.clone(),
@@ -72,89 +62,49 @@ async fn run(servers: &Servers, plan: Plan) -> color_eyre::eyre::Result<Outcome>
 
 fn report(plan: Plan, outcome: Option<&Outcome>) -> ExitCode {
     type Value = fn(&Outcome) -> f64;
-    let figures: [(&str, &str, Bound, Value); 10] = [
+    let figures: [(Figure, Value); 10] = [
         (
-            "scan_orders",
-            "orders",
-            Bound::AtLeast(float(plan.orders)),
+            Figure::at_least("scan_orders", "orders", float(plan.orders)),
             |o| float(o.examined),
         ),
         (
-            "scan_faults_found",
-            "faults",
-            Bound::AtLeast(float(plan.faults)),
+            Figure::at_least("scan_faults_found", "faults", float(plan.faults)),
             |o| float(o.found),
         ),
         (
-            "scan_faults_found_again",
-            "faults",
-            Bound::AtLeast(float(plan.faults)),
+            Figure::at_least("scan_faults_found_again", "faults", float(plan.faults)),
             |o| float(o.found_again),
         ),
-        ("scan_wrong_class", "faults", Bound::AtMost(0.0), |o| {
+        (Figure::at_most("scan_wrong_class", "faults", 0.0), |o| {
             float(o.wrong)
         }),
-        ("scan_false_findings", "findings", Bound::AtMost(0.0), |o| {
-            float(o.invented)
-        }),
-        ("scan_not_compared", "parts", Bound::AtMost(0.0), |o| {
+        (
+            Figure::at_most("scan_false_findings", "findings", 0.0),
+            |o| float(o.invented),
+        ),
+        (Figure::at_most("scan_not_compared", "parts", 0.0), |o| {
             float(o.not_compared)
         }),
         (
-            "scan_rows_read_per_order",
-            "rows",
-            Bound::AtMost(5.0),
+            Figure::at_most("scan_rows_read_per_order", "rows", 5.0),
             |o| float(o.rows_read) / float(o.orders_counted),
         ),
         (
-            "scan_orders_placed_meanwhile",
-            "orders",
-            Bound::AtLeast(1.0),
+            Figure::at_least("scan_orders_placed_meanwhile", "orders", 1.0),
             |o| float(o.placed),
         ),
         (
-            "scan_parts_named_with_a_service_away",
-            "parts",
-            Bound::AtLeast(1.0),
+            Figure::at_least("scan_parts_named_with_a_service_away", "parts", 1.0),
             |o| float(o.away_named),
         ),
         (
-            "scan_wrong_with_a_service_away",
-            "findings",
-            Bound::AtMost(0.0),
+            Figure::at_most("scan_wrong_with_a_service_away", "findings", 0.0),
             |o| float(o.away_wrong),
         ),
     ];
-    let mut is_short = false;
-    for (name, unit, bound, value) in figures {
-        let (shown, word) = match outcome.map(value) {
-            None => ("?".to_owned(), "missing"),
-            Some(value) => {
-                let holds = match bound {
-                    Bound::AtMost(most) => value <= most,
-                    Bound::AtLeast(least) => value >= least,
-                };
-                (format!("{value:.3}"), if holds { "ok" } else { "short" })
-            }
-        };
-        is_short |= word != "ok";
-        let bound = match bound {
-            Bound::AtMost(most) => format!("<={most}"),
-            Bound::AtLeast(least) => format!(">={least}"),
-        };
-        let shown = if shown.contains('.') {
-            shown.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            shown
-        };
-        line(&format!(
-            "figure {name} {shown} {unit} target {bound} {word}"
-        ));
+    let mut report = Report::default();
+    for (figure, value) in figures {
+        report.figure(&figure, outcome.map(value));
     }
-    ExitCode::from(u8::from(is_short))
-}
-
-#[expect(clippy::print_stdout, reason = "the report is this program's output")]
-fn line(text: &str) {
-    println!("{text}");
+    report.exit_code()
 }

@@ -8,6 +8,8 @@
 //! `REDRIVE_SOAK_EVENTS` makes it shorter, `REDRIVE_SOAK_SEED` kills in another order. Progress goes to
 //! standard error. Exit code 1 when a figure is short of its target or could not be measured.
 
+#[path = "../report.rs"]
+mod report;
 #[path = "../console/servers.rs"]
 #[expect(dead_code, reason = "the soak makes databases of its own")]
 mod servers;
@@ -15,15 +17,9 @@ mod soak;
 
 use std::process::ExitCode;
 
+use report::{Figure, Report, float, note};
 use servers::{Place, Servers};
-use soak::{Outcome, Plan, note};
-
-/// What a figure is held against.
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
+use soak::{Outcome, Plan};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,12 +57,6 @@ fn plan() -> Plan {
     }
 }
 
-/// A count as a figure's value.
-#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-const fn float(count: u64) -> f64 {
-    count as f64
-}
-
 async fn run(servers: &Servers, plan: &Plan) -> color_eyre::eyre::Result<Outcome> {
     let addresses = soak::Addresses {
         mariadb: servers.mariadb.clone(),
@@ -78,66 +68,37 @@ async fn run(servers: &Servers, plan: &Plan) -> color_eyre::eyre::Result<Outcome
 
 fn report(plan: &Plan, outcome: Option<&Outcome>) -> ExitCode {
     type Value = fn(&Outcome) -> f64;
-    let figures: [(&str, &str, Bound, Value); 8] = [
+    let figures: [(Figure, Value); 8] = [
         (
-            "soak_events",
-            "events",
-            Bound::AtLeast(float(plan.events)),
+            Figure::at_least("soak_events", "events", float(plan.events)),
             |o| float(o.events),
         ),
-        ("soak_lost", "events", Bound::AtMost(0.0), |o| float(o.lost)),
-        ("soak_doubled", "effects", Bound::AtMost(0.0), |o| {
+        (Figure::at_most("soak_lost", "events", 0.0), |o| {
+            float(o.lost)
+        }),
+        (Figure::at_most("soak_doubled", "effects", 0.0), |o| {
             float(o.doubled)
         }),
-        ("soak_wrong_amounts", "cents", Bound::AtMost(0.0), |o| {
+        (Figure::at_most("soak_wrong_amounts", "cents", 0.0), |o| {
             float(o.wrong_cents)
         }),
-        ("soak_wrong_states", "rows", Bound::AtMost(0.0), |o| {
+        (Figure::at_most("soak_wrong_states", "rows", 0.0), |o| {
             float(o.wrong_states)
         }),
-        ("soak_kills", "kills", Bound::AtLeast(12.0), |o| {
+        (Figure::at_least("soak_kills", "kills", 12.0), |o| {
             float(o.kills)
         }),
         (
-            "soak_kills_of_least_killed",
-            "kills",
-            Bound::AtLeast(1.0),
+            Figure::at_least("soak_kills_of_least_killed", "kills", 1.0),
             |o| float(o.kills_least),
         ),
-        ("soak_minutes", "min", Bound::AtMost(8.0), |o| {
+        (Figure::at_most("soak_minutes", "min", 8.0), |o| {
             o.took.as_secs_f64() / 60.0
         }),
     ];
-    let mut is_short = false;
-    for (name, unit, bound, value) in figures {
-        let (shown, word) = match outcome.map(value) {
-            None => ("?".to_owned(), "missing"),
-            Some(value) => {
-                let holds = match bound {
-                    Bound::AtMost(most) => value <= most,
-                    Bound::AtLeast(least) => value >= least,
-                };
-                (format!("{value:.3}"), if holds { "ok" } else { "short" })
-            }
-        };
-        is_short |= word != "ok";
-        let bound = match bound {
-            Bound::AtMost(most) => format!("<={most}"),
-            Bound::AtLeast(least) => format!(">={least}"),
-        };
-        let shown = if shown.contains('.') {
-            shown.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            shown
-        };
-        line(&format!(
-            "figure {name} {shown} {unit} target {bound} {word}"
-        ));
+    let mut report = Report::default();
+    for (figure, value) in figures {
+        report.figure(&figure, outcome.map(value));
     }
-    ExitCode::from(u8::from(is_short))
-}
-
-#[expect(clippy::print_stdout, reason = "the report is this program's output")]
-fn line(text: &str) {
-    println!("{text}");
+    report.exit_code()
 }

@@ -2,7 +2,7 @@
 //! the time with short limits (docs/figures.md):
 //!
 //! ```text
-//! figure <name> <value> <unit> target <bound> ok|short
+//! figure <name> <value> <unit> target <bound> ok|short|missing
 //! ```
 //!
 //! `REDRIVE_HEALTHY_SECONDS` makes it shorter. What was said goes to standard error. Exit code 1 when a figure is
@@ -11,9 +11,7 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a measurement that cannot go on fails, and its report is this program's output"
+    reason = "a measurement that cannot go on fails"
 )]
 #![expect(
     dead_code,
@@ -27,6 +25,8 @@ mod node;
 mod pty;
 #[path = "../../stories/redrive.rs"]
 mod redrive;
+#[path = "../report.rs"]
+mod report;
 #[path = "../console/servers.rs"]
 mod servers;
 #[path = "../../stories/shop.rs"]
@@ -37,13 +37,14 @@ use std::time::Duration;
 
 use doctor::healthy::{Seen, under_load};
 use doctor::stage::Stage;
+use report::{Figure, Report, float, note};
 use servers::{Place, Servers};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // Cargo passes `--bench` to `cargo bench` only; `cargo test --benches` must not take minutes.
     if !arguments.iter().any(|argument| argument == "--bench") {
-        eprintln!("nothing measured: run `cargo bench --bench verdicts`");
+        note("nothing measured: run `cargo bench --bench verdicts`");
         return ExitCode::SUCCESS;
     }
     let seconds = std::env::var("REDRIVE_HEALTHY_SECONDS").ok();
@@ -67,20 +68,18 @@ async fn measured(seconds: u64) -> Seen {
 
 fn report(seen: &Seen) -> ExitCode {
     if let Some(said) = &seen.said {
-        eprintln!("said: {said:#?}");
+        note(&format!("said: {said:#?}"));
     }
-    let said = u8::from(seen.said.is_some());
-    let word = |holds: bool| if holds { "ok" } else { "short" };
-    let is_quiet = word(said == 0);
-    println!("figure healthy_verdicts {said} verdicts target <=0 {is_quiet}");
-    let (runs, events) = (seen.runs, seen.events);
-    println!(
-        "figure healthy_runs {runs} runs target >=1 {}",
-        word(runs > 0)
-    );
-    println!(
-        "figure healthy_orders {events} orders target >=1 {}",
-        word(events > 0)
-    );
-    ExitCode::from(said)
+    let said = u64::from(seen.said.is_some());
+    let orders = u64::try_from(seen.events).unwrap_or(0);
+    let figures = [
+        (Figure::at_most("healthy_verdicts", "verdicts", 0.0), said),
+        (Figure::at_least("healthy_runs", "runs", 1.0), seen.runs),
+        (Figure::at_least("healthy_orders", "orders", 1.0), orders),
+    ];
+    let mut report = Report::default();
+    for (figure, value) in figures {
+        report.figure(&figure, Some(float(value)));
+    }
+    report.exit_code()
 }
