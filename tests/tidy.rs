@@ -528,6 +528,32 @@ fn no_sleep_no_skip_and_no_loose_end() {
     fail("sleeps, skips and loose ends", &findings);
 }
 
+/// A crash point is the whole process's, and `cargo test` runs all tests of a binary in one.
+#[test]
+fn what_arms_a_crash_point_runs_alone() {
+    let mut paths = Vec::new();
+    files(&root().join("src"), "rs", &mut paths);
+    let mut findings = Vec::new();
+    let mut alone = 0;
+    for path in paths {
+        let text = fs::read_to_string(&path).expect("readable source");
+        let path = path.strip_prefix(root()).expect("under the root");
+        let shown = path.display().to_string();
+        // A drill is a process of its own, and the points' own tests have names of their own.
+        let is_free = shown.starts_with("src/drill/") || shown == "src/base/crash.rs";
+        if is_free || !text.contains(".arm(") {
+            continue;
+        }
+        if text.matches(".arm(").count() == text.matches("is_alone(").count() {
+            alone += 1;
+        } else {
+            findings.push(format!("{shown}: a test that arms begins with `is_alone`"));
+        }
+    }
+    fail("crash points armed beside other tests", &findings);
+    assert!(alone > 0, "the rule has lost what it looks at");
+}
+
 #[test]
 fn every_snapshot_has_its_test() {
     let mut snapshots = Vec::new();

@@ -306,3 +306,27 @@ impl Broker for Meddler {
         self.inner.close().await;
     }
 }
+
+/// True in a process that runs nothing but this test; elsewhere it is run in one, and must pass there. For what is
+/// the process's, as a crash point is: `cargo test` runs all tests of a binary in one process.
+#[cfg(feature = "drill")]
+pub(crate) fn is_alone(module: &str, test: &str) -> bool {
+    const ALONE: &str = "REDRIVE_TEST_ALONE";
+    let path = module.split_once("::").map_or(module, |(_, path)| path);
+    let name = format!("{path}::{test}");
+    if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
+        return true;
+    }
+    let program = std::env::current_exe().expect("this very program");
+    let run = std::process::Command::new(program)
+        .args(["--exact", &name, "--nocapture"])
+        .env(ALONE, &name)
+        .output()
+        .expect("runs");
+    let told = String::from_utf8_lossy(&run.stdout);
+    let problems = String::from_utf8_lossy(&run.stderr);
+    // A name that no test has passes as well: with nothing run.
+    let is_run = told.contains("1 passed");
+    assert!(run.status.success() && is_run, "{told}\n{problems}");
+    false
+}

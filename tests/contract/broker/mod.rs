@@ -3,6 +3,7 @@
 mod alarm;
 pub mod arena;
 mod cases;
+mod leader_lost;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../../support/node.rs"]
 mod node;

@@ -165,6 +165,10 @@ impl Batch {
 
     /// Takes a flight's outcomes; returns the messages whose channel was closed under them.
     fn take_in(&mut self, landed: Landed, live: &Arc<Live>, channel: Channel) -> VecDeque<usize> {
+        let is_nacked = landed
+            .outcomes
+            .iter()
+            .any(|(_, outcome)| *outcome == PublishOutcome::Nacked);
         for (index, outcome) in landed.outcomes {
             self.set(index, outcome);
         }
@@ -198,7 +202,14 @@ impl Batch {
             }
         }
         if landed.unsettled.is_empty() {
-            self.channels.give_back(channel);
+            if is_nacked {
+                // The broker's end of a channel remembers which node leads a quorum queue. One that first
+                // published while that node was down nacks for that queue as long as it is down, also after
+                // another one leads: `rabbit_fifo_client:enqueue` of 3.10.8. Another channel asks anew.
+                drop(channel);
+            } else {
+                self.channels.give_back(channel);
+            }
         } else {
             // A channel must not be closed before its messages are on the wire: frames on a closed
             // channel cost the connection. It is dropped when they are settled.

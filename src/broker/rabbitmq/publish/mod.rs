@@ -1,7 +1,7 @@
 //! Publishing with confirms and mandatory returns, many messages at a time, each outcome tied to its
 //! own message.
 //!
-//! Three things make that more than a loop:
+//! Four things make that more than a loop:
 //!
 //! - A batch owns its channel. What is still unconfirmed at the deadline keeps the channel until it
 //!   is settled, and the next batch gets another one: no late confirm can meet the wrong message. The
@@ -11,6 +11,8 @@
 //! - A channel-level error takes every unconfirmed message with it (B-03). Those are sent once more,
 //!   one at a time, so that the one to blame is known and each is sent at most twice. Known causes
 //!   are refused before: [`crate::broker::wire::refusal`], and exchanges that do not exist.
+//! - A channel that refused a message is not used again: it may go on refusing because of a node that
+//!   was down when it was new.
 
 mod batch;
 mod flight;
