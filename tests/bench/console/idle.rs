@@ -1,6 +1,6 @@
 //! What a console costs that nobody touches: on a million rows, looking once a second.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use color_eyre::eyre::{Result, WrapErr, eyre};
 
@@ -48,7 +48,33 @@ pub fn measure(ready: &Ready, figures: &mut Figures) -> Result<()> {
         }
         Err(error) => format!("idle: pages touched were not counted: {error}"),
     });
+    let took = untouched_for_a_second(&mut console)?;
+    note(&format!(
+        "idle: this machine takes {:.1} ms to touch {PAGES} pages that nobody touched for a second",
+        took.as_secs_f64() * 1000.0
+    ));
     Ok(())
+}
+
+/// Pages of memory that are touched to learn what the machine takes for it.
+const PAGES: usize = 2000;
+
+const PAGE_BYTES: usize = 4096;
+
+/// What the machine adds to `idle_cpu`: how long it takes to touch memory again, page by page and in no order, after a
+/// second in which nobody did.
+fn untouched_for_a_second(console: &mut Console) -> Result<Duration> {
+    let memory = vec![1_u8; PAGES * PAGE_BYTES];
+    console.rest(Duration::from_secs(1))?;
+    let began = Instant::now();
+    let mut sum = 0_u64;
+    for n in 0..PAGES {
+        // A step that shares no factor with the number of pages comes to each of them once.
+        let page = n * 617 % PAGES;
+        sum += u64::from(memory.get(page * PAGE_BYTES).copied().unwrap_or(0));
+    }
+    std::hint::black_box(sum);
+    Ok(began.elapsed())
 }
 
 /// Pages touched in each of some seconds, the fewest first.
