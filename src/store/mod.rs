@@ -253,6 +253,11 @@ pub enum Value {
 
 /// A business transaction: the effect, the inbox row and the outgoing events commit together.
 /// Dropping it without commit rolls back. Statements use `?` placeholders on every database.
+///
+/// # Errors
+/// Every call: [`StoreError`]. A deadlock, a lost connection or a call that was not answered in time ends the transaction:
+/// from then on every call, the commit too, gives that error again, whether or not it was passed over. A row that a
+/// key refused ends nothing.
 #[async_trait]
 pub trait BusinessTx: Send {
     /// Inserts the inbox row: first statement of a consumer's transaction.

@@ -18,6 +18,7 @@ pub(super) fn fault(error: &Error) -> BrokerError {
     };
     let text = told.get_message().to_string();
     match told.get_id() {
+        404 if is_home_away(&text) => BrokerError::Unavailable(text),
         404 => BrokerError::NotFound(text),
         530 if text.contains("not found") => BrokerError::NotFound(text),
         403 | 405 | 530 => BrokerError::Denied(text),
@@ -69,7 +70,17 @@ pub(super) fn is_channel_gone(error: &Error) -> bool {
     )
 }
 
-/// True when the error is the broker's 404.
+/// True when the broker says that there is no such thing.
 pub(super) fn is_not_found(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::ProtocolError(told) if told.get_id() == 404)
+    matches!(
+        error.kind(),
+        ErrorKind::ProtocolError(told)
+            if told.get_id() == 404 && !is_home_away(&told.get_message().to_string())
+    )
+}
+
+/// A classic queue whose node is down is a 404 to RabbitMQ too, with other words: it is there, and nothing is known
+/// of it.
+fn is_home_away(text: &str) -> bool {
+    text.contains("is down or inaccessible")
 }

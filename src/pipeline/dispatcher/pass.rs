@@ -312,16 +312,28 @@ impl<'a> Pass<'a> {
                     let rest = std::iter::once(event_id).chain(left).collect();
                     return Err(self.not_marked(token, rest, &error));
                 }
-                Err(error) => self.park(token, event_id, &error).await?,
+                Err(error) => match self.park(token, event_id.clone(), &error).await {
+                    Ok(done) => done,
+                    Err(problem) => {
+                        let rest = std::iter::once(event_id).chain(left).collect();
+                        self.keep_unmarked(token, rest);
+                        return Err(problem);
+                    }
+                },
             };
             lost += 1_u64.saturating_sub(done);
         }
         Ok(lost)
     }
 
+    /// Remembers what was confirmed and has no mark: it is marked before anything new is claimed.
+    fn keep_unmarked(&self, token: &ClaimToken, sent: Vec<EventId>) {
+        self.unmarked().push((token.clone(), sent));
+    }
+
     fn not_marked(&self, token: &ClaimToken, sent: Vec<EventId>, error: &StoreError) -> String {
         let named = sent.len();
-        self.unmarked().push((token.clone(), sent));
+        self.keep_unmarked(token, sent);
         format!(
             "{named} confirmed events are not marked yet; they are sent again if their lease runs out \
              first: {error}"
@@ -343,10 +355,12 @@ impl<'a> Pass<'a> {
             error: format!("published, not recorded: {error}"),
             retry_after: None,
         }];
-        let done = self
-            .fail(token, &parked)
-            .await
-            .map_err(|e| format!("what was published can be neither marked nor parked: {e}"))?;
+        let done = self.fail(token, &parked).await.map_err(|e| {
+            format!(
+                "what was published can be neither marked nor parked; it is tried again before \
+                     anything is claimed: {e}"
+            )
+        })?;
         self.count("unrecorded", done);
         Ok(done)
     }

@@ -35,6 +35,8 @@ pub struct SqlBusinessTx {
     db: Arc<Db>,
     session: Session,
     outbox: Option<Arc<OutboxStatements>>,
+    /// Why the server has taken it back, or may have.
+    lost: Option<StoreError>,
 }
 
 impl SqlBusinessTx {
@@ -49,26 +51,45 @@ impl SqlBusinessTx {
             db,
             session,
             outbox,
+            lost: None,
         })
     }
 }
 
 /// Gives a step of a transaction its time limit and its error.
+///
+/// Guard: what ended the transaction ends it here as well, for whoever passes over the error. After a deadlock
+/// the server has rolled back and is between transactions: the next statement would be committed by itself, and
+/// a commit would succeed that commits nothing of what came before.
 async fn limited<T>(
+    lost: &mut Option<StoreError>,
     service: &str,
     operation: &'static str,
     after: Duration,
     step: impl Future<Output = SqlResult<T>> + Send,
 ) -> StoreResult<T> {
-    match within(operation, after, step).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(fault)) => Err(fault.into_store_error(service, operation, after)),
-        Err(late) => Err(StoreError::TimedOut {
-            service: service.to_owned(),
-            operation: late.operation,
-            after: late.after,
-        }),
+    if let Some(error) = lost {
+        return Err(error.clone());
     }
+    let (error, is_lost) = match within(operation, after, step).await {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(fault)) => {
+            let is_lost = fault.ends_transaction();
+            (fault.into_store_error(service, operation, after), is_lost)
+        }
+        Err(late) => {
+            let error = StoreError::TimedOut {
+                service: service.to_owned(),
+                operation: late.operation,
+                after: late.after,
+            };
+            (error, true)
+        }
+    };
+    if is_lost {
+        *lost = Some(error.clone());
+    }
+    Err(error)
 }
 
 #[async_trait]
@@ -79,8 +100,8 @@ impl BusinessTx for SqlBusinessTx {
         event_id: &EventId,
         payload_sha256: &str,
     ) -> StoreResult<InboxInsert> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "inbox insert", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "inbox insert", db.timeout, async {
             // Guard: the inbox row commits or rolls back with the effect.
             if ARMED.is_off(GUARD_INBOX_TX) {
                 let mut apart = db.write().await?;
@@ -98,8 +119,8 @@ impl BusinessTx for SqlBusinessTx {
         aggregate_id: &AggregateId,
         base: i64,
     ) -> StoreResult<i64> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "lock version", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "lock version", db.timeout, async {
             waiting::lock_version(session, db.waiting()?, consumer, aggregate_id, base).await
         })
         .await
@@ -112,16 +133,16 @@ impl BusinessTx for SqlBusinessTx {
         from: i64,
         to: i64,
     ) -> StoreResult<Guarded> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "set version", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "set version", db.timeout, async {
             waiting::set_version(session, db.waiting()?, (consumer, aggregate_id), from, to).await
         })
         .await
     }
 
     async fn park(&mut self, waiting: &NewWaiting) -> StoreResult<Parked> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "park event", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "park event", db.timeout, async {
             waiting::park(session, db.waiting()?, waiting).await
         })
         .await
@@ -132,16 +153,17 @@ impl BusinessTx for SqlBusinessTx {
         consumer: &ConsumerName,
         event_id: &EventId,
     ) -> StoreResult<u64> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "forget waiting", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "forget waiting", db.timeout, async {
             waiting::forget(session, db.waiting()?, consumer, event_id).await
         })
         .await
     }
 
     async fn append(&mut self, event: &NewEvent) -> StoreResult<()> {
-        let (db, session, outbox) = (&self.db, &mut self.session, self.outbox.as_deref());
-        limited(&db.service, "append event", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        let outbox = self.outbox.as_deref();
+        limited(lost, &db.service, "append event", db.timeout, async {
             let layout = db.outbox_layout()?;
             let statements =
                 outbox.ok_or_else(|| Fault::unsupported("has no outbox in the configuration"))?;
@@ -151,16 +173,16 @@ impl BusinessTx for SqlBusinessTx {
     }
 
     async fn saga_start(&mut self, saga: &NewSaga) -> StoreResult<bool> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "start saga", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "start saga", db.timeout, async {
             saga_move::start(session, saga_statements(db)?, saga).await
         })
         .await
     }
 
     async fn saga(&mut self, of: &SagaRef) -> StoreResult<Option<Work>> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "lock saga", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "lock saga", db.timeout, async {
             saga_move::lock(session, saga_statements(db)?, of).await
         })
         .await
@@ -172,16 +194,16 @@ impl BusinessTx for SqlBusinessTx {
         after: &Saga,
         token: Option<&ClaimToken>,
     ) -> StoreResult<Guarded> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "move saga", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "move saga", db.timeout, async {
             saga_move::write(session, saga_statements(db)?, (before, after), token).await
         })
         .await
     }
 
     async fn execute(&mut self, statement: &'static str, values: &[Value]) -> StoreResult<u64> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "business statement", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "business statement", db.timeout, async {
             match session.execute(statement, values).await {
                 // What was looked for and not found was written by another transaction meanwhile: the
                 // next try finds it. A key that is there for good ends with the bounded tries.
@@ -197,8 +219,8 @@ impl BusinessTx for SqlBusinessTx {
         statement: &'static str,
         values: &[Value],
     ) -> StoreResult<Option<Vec<Value>>> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "business query", db.timeout, async {
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "business query", db.timeout, async {
             Ok(session
                 .fetch_optional(statement, values)
                 .await?
@@ -208,13 +230,20 @@ impl BusinessTx for SqlBusinessTx {
     }
 
     async fn commit(mut self: Box<Self>) -> StoreResult<()> {
-        let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "commit", db.timeout, session.commit()).await
+        let (db, session, lost) = (&self.db, &mut self.session, &mut self.lost);
+        limited(lost, &db.service, "commit", db.timeout, session.commit()).await
     }
 
     async fn rollback(mut self: Box<Self>) -> StoreResult<()> {
         let (db, session) = (&self.db, &mut self.session);
-        limited(&db.service, "rollback", db.timeout, session.rollback()).await
+        limited(
+            &mut None,
+            &db.service,
+            "rollback",
+            db.timeout,
+            session.rollback(),
+        )
+        .await
     }
 }
 

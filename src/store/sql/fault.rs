@@ -183,6 +183,19 @@ impl Fault {
         }
     }
 
+    /// True when the server has ended the transaction, or may have: a deadlock, a broken connection, a statement
+    /// that was stopped. A row that a key refused leaves it as it was.
+    pub fn ends_transaction(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Sql(error) => matches!(
+                kind_of(error),
+                Kind::Contended | Kind::Unavailable | Kind::TimedOut
+            ),
+            _ => false,
+        }
+    }
+
     /// In words, without the service and the call.
     pub fn words(&self) -> String {
         match self {

@@ -68,6 +68,45 @@ pub async fn a_rollback_or_a_drop_leaves_nothing(f: &Fixture) {
     assert_eq!(f.ids(OutboxState::Pending).await, ["result-1"]);
 }
 
+/// A handler that passes over its deadlock: InnoDB has rolled back the inbox row too, and what follows would commit
+/// by itself.
+pub async fn q_02_a_transaction_that_lost_to_a_deadlock_commits_nothing_more(f: &Fixture) {
+    if f.product == "sqlite" {
+        return; // One writer at a time: it waits instead.
+    }
+    f.sql("CREATE TABLE effects (id INT NOT NULL PRIMARY KEY, n INT NOT NULL)")
+        .await;
+    f.sql("INSERT INTO effects VALUES (1, 0), (2, 0)").await;
+    let touch = "UPDATE effects SET n = n + 1 WHERE id = ?";
+    let digest = "a".repeat(64);
+    let mut one = consume(&f.store, "e-1", &digest).await;
+    let mut two = consume(&f.another(), "e-2", &digest).await;
+    assert_eq!(one.execute(touch, &[Value::Int(1)]).await, Ok(1));
+    assert_eq!(two.execute(touch, &[Value::Int(2)]).await, Ok(1));
+    let (ones, twos) = tokio::join!(
+        one.execute(touch, &[Value::Int(2)]),
+        two.execute(touch, &[Value::Int(1)])
+    );
+    let (mut loser, winner, lost, won) = if ones.is_err() {
+        (one, two, ones, twos)
+    } else {
+        (two, one, twos, ones)
+    };
+    assert_eq!(won, Ok(1));
+    let is_contended = |error: &StoreError| matches!(error, StoreError::Contended { .. });
+    assert!(lost.is_err_and(|error| is_contended(&error)));
+
+    let appended = loser.append(&event("e-3")).await;
+    assert!(appended.is_err_and(|error| is_contended(&error)));
+    let committed = loser.commit().await;
+    assert!(committed.is_err_and(|error| is_contended(&error)));
+    assert_eq!(winner.commit().await, Ok(()));
+    assert_eq!(f.number("SELECT SUM(n) FROM effects").await, 2);
+    let rows = f.store.inbox_recent(Duration::from_mins(1)).await;
+    assert_eq!(rows, Ok(Count::Exact(1)));
+    assert_eq!(f.ids(OutboxState::Pending).await, Vec::<String>::new());
+}
+
 pub async fn recent_rows_are_counted_in_their_window(f: &Fixture) {
     for id in ["e-1", "e-2"] {
         consume(&f.store, id, &"a".repeat(64))

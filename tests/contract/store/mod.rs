@@ -97,6 +97,7 @@ cases! {
     faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
     inbox::the_second_delivery_is_a_duplicate_and_other_content_a_conflict,
     inbox::a_rollback_or_a_drop_leaves_nothing,
+    inbox::q_02_a_transaction_that_lost_to_a_deadlock_commits_nothing_more,
     inbox::recent_rows_are_counted_in_their_window,
     inbox::q_20_a_text_no_column_takes_is_the_events_own_fault,
     waiting::a_sequence_moves_on_under_its_lock,
