@@ -34,7 +34,7 @@ pub struct Listing {
 impl Listing {
     /// The filter for one kind of row.
     pub(super) fn filter(&self, kind: FilterKind) -> Outcome<Filter> {
-        Ok(Filter::parse_for(
+        Ok(Filter::parse_whole(
             kind,
             self.filter.as_deref().unwrap_or_default(),
         )?)

@@ -263,8 +263,8 @@ fn ran(session: &Session, ended: &[Ended]) -> Outcome {
         }
         for difference in &one.found {
             answer.notes.push(format!(
-                "{}: {}: {}",
-                scan.rule, difference.class, difference.summary
+                "{}: {}: {}: {}",
+                scan.rule, difference.class, difference.subject, difference.summary
             ));
         }
         notes_of(&mut answer, scan);

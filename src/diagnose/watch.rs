@@ -52,6 +52,8 @@ pub struct Watch {
     held: BTreeMap<(usize, String), Held>,
     blind: BTreeMap<usize, Vec<Blind>>,
     before: Option<Before>,
+    /// Looks so far, by pace.
+    looks: [u32; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +87,9 @@ impl Watch {
         pace: Pace,
         patience: Patience,
     ) {
+        if let Some(looks) = self.looks.get_mut(pace as usize) {
+            *looks = looks.saturating_add(1);
+        }
         let before = self.before.clone();
         let sight = Sight {
             before: before.as_ref(),
@@ -223,6 +228,11 @@ impl Watch {
             });
         }
         out
+    }
+
+    /// True once every rule has looked so often that what is wrong would be said.
+    pub fn has_looked(&self, patience: Patience) -> bool {
+        self.looks.iter().all(|looks| *looks >= patience.looks)
     }
 
     /// What the rules could not see in their last look, each reason once.

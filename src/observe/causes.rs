@@ -165,6 +165,7 @@ impl Observer {
                         self.unseen_by((service, store, inbox), &part.service, &due, &routes)
                     });
                     let mut unseen = Unseen {
+                        is_cut: sent.len() >= FOLLOWED_ROWS as usize,
                         followed: due.len() as u64,
                         ..Unseen::default()
                     };

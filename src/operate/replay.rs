@@ -430,9 +430,17 @@ fn judged(outcome: &PublishOutcome, plan: &Plan) -> (ItemState, String) {
                 safe(why)
             ),
         ),
-        PublishOutcome::Nacked => (
+        PublishOutcome::Nacked if is_queue => (
             ItemState::Refused,
             "refused by broker (nack): queue full or limit".to_owned(),
+        ),
+        // One queue that is full refuses for all of them, whatever the others have taken.
+        PublishOutcome::Nacked => (
+            ItemState::Unknown,
+            format!(
+                "refused by broker (nack): a queue behind {target} is full or at its limit; another may \
+                 have taken it, and it is safe to send again"
+            ),
         ),
         PublishOutcome::Refused(why) | PublishOutcome::Unsent(why) => {
             (ItemState::Refused, format!("not sent: {}", safe(why)))

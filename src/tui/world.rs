@@ -298,6 +298,12 @@ impl World {
         self.verdicts = self.watch.verdicts();
     }
 
+    /// True once what is wrong would be said. Before, that nothing is said means nothing.
+    pub fn has_looked(&self) -> bool {
+        self.watch
+            .has_looked(Patience::from(&self.context.verdicts))
+    }
+
     /// Lays rules and findings out anew: something of them has changed.
     pub fn lay_out_scans(&mut self) {
         let rules = reconcile::rules_of(&self.context);

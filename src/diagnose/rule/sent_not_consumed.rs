@@ -32,9 +32,13 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
         return;
     };
     let mut missing: Vec<(&str, &Missing, u64, f64)> = Vec::new();
+    let mut cut: Vec<&str> = Vec::new();
     for (service, unseen) in look.parts(&causes.unseen) {
         for unread in &unseen.unread {
             look.blind(About::Service(service.to_owned()), unread.reason.clone());
+        }
+        if unseen.is_cut {
+            cut.push(service);
         }
         for event in &unseen.missing {
             let known = missing.iter_mut();
@@ -75,8 +79,13 @@ fn look(sight: &Sight<'_>, look: &mut Look) {
                 About::Broker,
             ],
             format!(
-                "{} has never seen {} of {service}, the oldest sent {} ago, {end}",
+                "{} has never seen {}{} of {service}, the oldest sent {} ago, {end}",
                 event.consumer,
+                if cut.contains(&service) {
+                    "at least "
+                } else {
+                    ""
+                },
                 number(count, "event", "events"),
                 human::age(oldest)
             ),

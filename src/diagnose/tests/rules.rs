@@ -359,6 +359,16 @@ pub const FAULTS: &[(&str, Severity, &str, Fault)] = &[
     ),
     (
         "sent_not_consumed",
+        Severity::Critical,
+        "inventory has never seen at least 1 event of orders, the oldest sent 14m ago, and its queue is empty",
+        |s| {
+            value(&mut s.causes().unseen).missing = vec![missing()];
+            value(&mut s.causes().unseen).is_cut = true;
+            s.consumer().ready = Some(0);
+        },
+    ),
+    (
+        "sent_not_consumed",
         Severity::Warning,
         "the broker holds 6 messages for it",
         |s| {

@@ -177,6 +177,14 @@ impl Filter {
         parse::parse(text, Some(kind))
     }
 
+    /// Reads a filter that is typed to its end.
+    ///
+    /// # Errors
+    /// As [`Filter::parse_for`], and for a value that the field can never have.
+    pub fn parse_whole(kind: FilterKind, text: &str) -> Result<Self, FilterError> {
+        parse::parse_whole(text, kind)
+    }
+
     /// The fields of a kind of row, in the order help shows them.
     pub const fn known_fields(kind: FilterKind) -> &'static [FieldSpec] {
         fields::known(kind)

@@ -6,23 +6,65 @@ use super::{Filter, FilterError, Operator, Term, Test};
 
 /// Reads `text`; fields must belong to `kind`, or to any kind when there is none.
 pub(super) fn parse(text: &str, kind: Option<FilterKind>) -> Result<Filter, FilterError> {
-    let mut terms = Vec::new();
+    let terms = sources(text)
+        .map(|source| read_term(source.1, kind).map_err(|refusal| refused(source, refusal)))
+        .collect::<Result<_, _>>()?;
+    Ok(Filter { terms })
+}
+
+/// As [`parse`], and every value is one that the field can have.
+pub(super) fn parse_whole(text: &str, kind: FilterKind) -> Result<Filter, FilterError> {
+    let filter = parse(text, Some(kind))?;
+    for (source, term) in sources(text).zip(&filter.terms) {
+        check_word(kind, term).map_err(|refusal| refused(source, refusal))?;
+    }
+    Ok(filter)
+}
+
+/// The terms as typed, and where each starts, in characters from 1.
+fn sources(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = text.trim_start();
-    while !rest.is_empty() {
+    std::iter::from_fn(move || {
         let start = text.len() - rest.len();
         let length = term_length(rest);
-        let source = rest.get(..length).unwrap_or(rest);
-        terms.push(
-            read_term(source, kind).map_err(|(problem, allowed)| FilterError {
-                column: text.get(..start).map_or(0, |before| before.chars().count()) + 1,
-                term: source.to_owned(),
-                problem,
-                allowed,
-            })?,
-        );
+        let source = rest.get(..length).filter(|source| !source.is_empty())?;
+        let column = text.get(..start).map_or(0, |before| before.chars().count()) + 1;
         rest = rest.get(length..).unwrap_or_default().trim_start();
+        Some((column, source))
+    })
+}
+
+fn refused((column, source): (usize, &str), (problem, allowed): Refusal) -> FilterError {
+    FilterError {
+        column,
+        term: source.to_owned(),
+        problem,
+        allowed,
     }
-    Ok(Filter { terms })
+}
+
+/// A value that no row of the kind can have is a slip of the finger; a wildcard is not.
+fn check_word(kind: FilterKind, term: &Term) -> Result<(), Refusal> {
+    let Test::Field {
+        name,
+        operator: Operator::Equals,
+        pieces,
+    } = &term.test
+    else {
+        return Ok(());
+    };
+    let (Some(spec), [value]) = (fields::find(Some(kind), name), pieces.as_slice()) else {
+        return Ok(());
+    };
+    let is_known = |word: &&str| word.eq_ignore_ascii_case(value);
+    // Empty: what has none.
+    if value.is_empty() || spec.values.is_empty() || spec.values.iter().any(is_known) {
+        return Ok(());
+    }
+    Err((
+        format!("{name} is never {value:?}"),
+        format!("{name}: {}", spec.values.join(", ")),
+    ))
 }
 
 /// Bytes of the first term: up to a blank that is not in quotes.

@@ -163,6 +163,30 @@ fn an_error_names_place_and_remedy(#[case] text: &str, #[case] column: usize, #[
     assert!(error.to_string().contains(has), "{error}");
 }
 
+#[rstest]
+#[case("status:bogus", false)]
+#[case("owner:mia status:Open", true)]
+#[case("status:re*", true)]
+#[case("!status:open", true)]
+#[case("!status:closed", false)]
+#[case("status~pla", true)]
+#[case("status:\"\"", true)]
+#[case("type:whatever", true)]
+fn a_word_that_no_row_can_have_is_refused_once_it_is_typed(
+    #[case] text: &str,
+    #[case] is_fine: bool,
+) {
+    // While it is typed it may still become one.
+    assert!(Filter::parse_for(FilterKind::DeadLetters, text).is_ok());
+    match Filter::parse_whole(FilterKind::DeadLetters, text) {
+        Ok(_) => assert!(is_fine, "{text}"),
+        Err(error) => {
+            assert!(!is_fine, "{error}");
+            assert!(error.to_string().contains("discarded"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_field_of_another_kind_is_refused_with_the_fields_of_this_one() {
     assert!(Filter::parse("lag>5m").is_ok());

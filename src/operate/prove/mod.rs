@@ -34,6 +34,8 @@ pub(super) struct Evidence<'a> {
     pub inbox: Look<InboxRow>,
     /// Its dead letter now.
     pub letter: Option<&'a DeadLetter>,
+    /// Deaths since this item was planned of messages that another operation sent. They are not its answer.
+    pub foreign_deaths: i64,
     /// The database's clock.
     pub now: Timestamp,
     /// How long a published item waits.
@@ -76,7 +78,8 @@ fn proof(item: &OperationItem, evidence: &Evidence<'_>) -> Option<(ItemState, St
         ));
     }
     let letter = evidence.letter?;
-    (letter.deaths > item.deaths_before).then(|| {
+    let deaths = letter.deaths.saturating_sub(evidence.foreign_deaths);
+    (deaths > item.deaths_before).then(|| {
         let why = letter
             .error_summary
             .as_deref()
@@ -178,9 +181,14 @@ async fn prove(
             None => Look::NotConfigured("its consumer is not known".to_owned()),
         };
         let letter = letter_of(store, item).await?;
+        let foreign_deaths = match &letter {
+            Some(letter) => foreign_deaths(store, letter, operation, item).await?,
+            None => 0,
+        };
         let evidence = Evidence {
             inbox,
             letter: letter.as_ref(),
+            foreign_deaths,
             now,
             proof_deadline: desk.ports.context.thresholds.proof_deadline,
         };
@@ -199,6 +207,27 @@ async fn prove(
         }
     }
     Ok(moved)
+}
+
+/// Deaths of the letter since the item was planned whose messages carry another operation's mark: an earlier
+/// replay without an outcome may still have had its copy under way.
+async fn foreign_deaths(
+    store: &Arc<dyn Store>,
+    letter: &DeadLetter,
+    operation: &Operation,
+    item: &OperationItem,
+) -> StoreResult<i64> {
+    if letter.deaths <= item.deaths_before {
+        return Ok(0);
+    }
+    let Some(detail) = store.dead_letter(&letter.dead_letter_id).await? else {
+        return Ok(0);
+    };
+    let foreign = detail.deaths.iter().filter(|death| {
+        let marked = death.operation_id.as_ref();
+        death.no > item.deaths_before && marked.is_some_and(|of| *of != operation.operation_id)
+    });
+    Ok(i64::try_from(foreign.count()).unwrap_or(i64::MAX))
 }
 
 async fn letter_of(

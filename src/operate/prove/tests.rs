@@ -49,6 +49,7 @@ fn decided(
     let evidence = Evidence {
         inbox,
         letter: Some(&letter),
+        foreign_deaths: 0,
         now: at(seconds),
         proof_deadline: Duration::from_mins(1),
     };

@@ -135,6 +135,56 @@ async fn b_04_a_full_queue_refuses_and_nothing_is_lost() {
     }
 }
 
+/// One queue behind the exchange is full: the broker refuses, and the consumer's queue has it all the same.
+#[tokio::test]
+async fn b_04_a_nack_for_one_of_several_queues_is_unknown_until_the_inbox_tells() {
+    let scene = Scene::new().await;
+    let audit = NewQueue {
+        name: "audit.orders".to_owned(),
+        max_length: Some(1),
+        bindings: vec![("shop.events".to_owned(), "order.created".to_owned())],
+        ..NewQueue::default()
+    };
+    let topology = Topology {
+        exchanges: vec![],
+        queues: vec![audit],
+    };
+    scene
+        .bench
+        .broker
+        .declare(&topology)
+        .await
+        .expect("declares");
+    let full = vec![crate::model::message::Message::default()];
+    scene.bench.put("audit.orders", full).await;
+    let letter = scene.dead().await;
+    let plan = scene
+        .operator
+        .plan(&letter.through_exchange())
+        .await
+        .expect("plans");
+    let applied = scene
+        .operator
+        .apply(&plan, &because("x"))
+        .await
+        .expect("applies");
+    assert_eq!(applied.items[0].state, ItemState::Unknown);
+    assert!(
+        applied.items[0]
+            .evidence
+            .contains("another may have taken it"),
+        "{:?}",
+        applied.items
+    );
+    scene.processed("inventory", &letter.event).await;
+    scene.operator.prove_once().await.expect("proves");
+    assert_eq!(
+        scene.state(&applied.operation_id).await,
+        ItemState::Consumed
+    );
+    assert_eq!(scene.status(&letter).await, DeadLetterStatus::Replayed);
+}
+
 #[tokio::test]
 async fn b_06_a_blocked_broker_is_said_before_and_nothing_is_sent_when_it_blocks_in_between() {
     let scene = Scene::with(|context| {

@@ -254,3 +254,28 @@ async fn an_action_runs_to_its_end_when_its_caller_is_gone() {
     assert_eq!(scene.state(&plan.operation_id).await, ItemState::Published);
     assert_eq!(scene.bench.ready(QUEUE).await, 1);
 }
+
+/// The copy of an earlier replay, which had no outcome, dies while a second one is under way.
+#[tokio::test]
+async fn r_13_the_death_of_another_operations_copy_is_not_this_ones_answer() {
+    let scene = Scene::new().await;
+    let letter = scene.dead().await;
+    let applied = act(&scene.operator, &letter.replay())
+        .await
+        .expect("applies");
+    let another = OperationId::generate();
+    scene.died(&letter.event, Some(&another), |_| {}).await;
+    scene.operator.prove_once().await.expect("looks");
+    assert_eq!(
+        scene.state(&applied.operation_id).await,
+        ItemState::Published
+    );
+
+    scene.processed("inventory", &letter.event).await;
+    scene.operator.prove_once().await.expect("looks");
+    assert_eq!(
+        scene.state(&applied.operation_id).await,
+        ItemState::Consumed
+    );
+    assert_eq!(scene.status(&letter).await, DeadLetterStatus::Replayed);
+}

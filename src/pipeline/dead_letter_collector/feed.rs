@@ -195,10 +195,13 @@ impl Feed {
 
     /// Stores what is there, at most a prefetch of it.
     async fn read(&mut self, report: &mut Report, safe: &mut Vec<u64>) -> Result<(), Stop> {
-        if let Some(stuck) = self.stuck.take() {
+        if let Some(mut stuck) = self.stuck.take() {
             if Instant::now() < stuck.retry_at {
                 return Err(Stop::Table(Box::new(stuck)));
             }
+            // The first try may have been committed and its answer lost: it is looked for, as after a redelivery.
+            // Twins without an id on one subscription look alike: of those it could find the other's row.
+            stuck.death.redelivered |= stuck.death.event_id.is_some();
             match self.store.record_death(&stuck.death).await {
                 Ok(recorded) => {
                     self.stored(&stuck.death, &recorded, report);

@@ -33,7 +33,7 @@ pub fn run(model: &mut Model, text: &str) -> Vec<Effect> {
                 model.toast = Some(Toast::note("this pane has no rows to filter", now));
                 return Vec::new();
             };
-            match Filter::parse_for(kind, rest) {
+            match Filter::parse_whole(kind, rest) {
                 Ok(filter) => {
                     let (pane, world) = model.pane_and_world();
                     pane.set_filter(rest, filter, world);

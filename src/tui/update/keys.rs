@@ -31,6 +31,8 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
         .last_key_at
         .is_some_and(|last| now < last.plus(HUMAN_GAP));
     model.last_key_at = Some(now);
+    // Who goes on has read it.
+    model.toast.take_if(|toast| toast.is_read(now));
     if let Some(Overlay::Plan(dialog)) = &mut model.overlay {
         dialog.disarm();
     }
@@ -254,7 +256,7 @@ fn line_step(model: &mut Model, kind: Kind, step: LineStep) -> Vec<Effect> {
         }
         (Kind::Filter(of), LineStep::Take(text)) => {
             let text = text.trim().to_owned();
-            match Filter::parse_for(of, &text) {
+            match Filter::parse_whole(of, &text) {
                 Ok(filter) => {
                     model.overlay = None;
                     let (pane, world) = model.pane_and_world();

@@ -653,3 +653,36 @@ fn hints_follow_what_was_done() {
     assert!(shown(&model).contains("press R"));
     assert_eq!(now().to_clock(), "14:02:11");
 }
+
+#[test]
+fn nothing_is_called_well_before_what_is_wrong_would_be_said() {
+    use crate::tui::test_support::{causes_calm, flow_calm};
+
+    let mut model = model(PaneId::Overview, SIZE);
+    fresh(&mut model, health());
+    let mut look = |seconds| {
+        fresh(&mut model, read_ago(flow_calm(), seconds));
+        fresh(&mut model, read_ago(causes_calm(), seconds));
+        shown(&model)
+    };
+    let first = look(1);
+    assert!(first.contains("looking: no verdict yet"), "{first}");
+    let second = look(0);
+    assert!(second.contains("nothing is wrong"), "{second}");
+}
+
+#[test]
+fn a_message_that_was_read_goes_with_the_next_key() {
+    let mut model = on_a_letter();
+    key(&mut model, ':');
+    typed(&mut model, "bogus");
+    press(&mut model, KeyCode::Enter);
+    let said = "no command \"bogus\"";
+    assert!(shown(&model).contains(said), "{}", shown(&model));
+    // A key that was on its way when it came does not take it away.
+    key(&mut model, 'j');
+    assert!(shown(&model).contains(said), "{}", shown(&model));
+    model.world.now = model.world.now.plus(Duration::from_secs(2));
+    key(&mut model, 'j');
+    assert!(!shown(&model).contains(said), "{}", shown(&model));
+}

@@ -10,6 +10,9 @@ const GOOD_FOR: Duration = Duration::from_secs(4);
 /// How long bad news stay.
 const BAD_FOR: Duration = Duration::from_secs(12);
 
+/// How long a message is safe from keys that were on their way when it came.
+const UNREAD_FOR: Duration = Duration::from_secs(2);
+
 /// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toast {
@@ -17,6 +20,8 @@ pub struct Toast {
     pub text: String,
     /// How it is meant.
     pub role: Role,
+    /// From when on the next key takes it away.
+    pub read_at: Timestamp,
     /// When it goes.
     pub until: Timestamp,
 }
@@ -27,6 +32,7 @@ impl Toast {
         Self {
             text: text.into(),
             role: Role::Good,
+            read_at: now.plus(UNREAD_FOR),
             until: now.plus(GOOD_FOR),
         }
     }
@@ -36,6 +42,7 @@ impl Toast {
         Self {
             text: text.into(),
             role: Role::Warn,
+            read_at: now.plus(UNREAD_FOR),
             until: now.plus(GOOD_FOR),
         }
     }
@@ -45,8 +52,14 @@ impl Toast {
         Self {
             text: text.into(),
             role: Role::Bad,
+            read_at: now.plus(UNREAD_FOR),
             until: now.plus(BAD_FOR),
         }
+    }
+
+    /// True when there was time to read it.
+    pub fn is_read(&self, now: Timestamp) -> bool {
+        now >= self.read_at
     }
 
     /// The glyph in front of it.

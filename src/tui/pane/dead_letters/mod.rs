@@ -124,8 +124,15 @@ pub struct DeadLetters {
 const ALL_CAUSES: &str = "";
 
 impl DeadLetters {
+    /// What the filter asks for, else what was chosen.
     fn status(&self) -> DeadLetterStatus {
-        self.status.unwrap_or(DeadLetterStatus::Open)
+        self.filtered_status()
+            .or(self.status)
+            .unwrap_or(DeadLetterStatus::Open)
+    }
+
+    fn filtered_status(&self) -> Option<DeadLetterStatus> {
+        DeadLetterStatus::from_word(&self.filter.pushdown().state?)
     }
 
     fn target(&self, world: &World) -> Option<(Target, DeadLetterStatus)> {
@@ -169,6 +176,12 @@ impl DeadLetters {
     }
 
     fn next_status(&mut self, world: &World) -> Vec<Ask> {
+        if let Some(status) = self.filtered_status() {
+            let word = status.word();
+            return vec![Ask::Explain(format!(
+                "the filter asks for status:{word}: change it to see others"
+            ))];
+        }
         let all = DeadLetterStatus::ALL;
         let here = all
             .iter()
@@ -435,9 +448,10 @@ impl Pane for DeadLetters {
     }
 
     fn set_filter(&mut self, text: &str, filter: Filter, world: &World) {
+        let status = self.status();
         text.clone_into(&mut self.filter_text);
         self.filter = filter;
-        if self.leave_page(world) {
+        if self.leave_page(world) || self.status() != status {
             self.rows.reset();
         }
         self.sync(world);

@@ -10,7 +10,7 @@ use crate::observe::snapshot::Reading;
 use crate::tui::model::Model;
 use crate::tui::pane::PaneId;
 use crate::tui::test_support::{
-    dead_letter_view, dead_letters, fresh, key, letter, message, model, press, shown,
+    dead_letter_view, dead_letters, fresh, key, letter, message, model, press, shown, typed,
 };
 use crate::tui::world::Fresh;
 use crossterm::event::KeyCode;
@@ -156,4 +156,22 @@ fn the_rows_of_a_page_that_was_left_are_not_shown_as_the_first() {
         // The cursor is on a row of this page, and not on one that has left it.
         assert!(shown(&model).contains("1/3"), "{way}: {}", shown(&model));
     }
+}
+
+#[test]
+fn a_filter_by_status_asks_for_letters_of_that_status() {
+    let mut model = model(PaneId::DeadLetters, SIZE);
+    fresh(&mut model, dead_letters(3));
+    key(&mut model, '/');
+    typed(&mut model, "status:discarded");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(model.views.dead_letters.status, DeadLetterStatus::Discarded);
+    key(&mut model, '/');
+    for _ in 0.."status:discarded".len() {
+        press(&mut model, KeyCode::Backspace);
+    }
+    typed(&mut model, "status:bogus");
+    press(&mut model, KeyCode::Enter);
+    let text = shown(&model);
+    assert!(text.contains("status is never \"bogus\""), "{text}");
 }

@@ -186,7 +186,10 @@ impl Overview {
                 world.readings.health.value.is_some(),
                 world.readings.flow.value.is_some() && world.readings.causes.value.is_some(),
             ) {
-                (true, true) => ("✓", "nothing is wrong that this screen can see", Role::Good),
+                (true, true) if world.has_looked() => {
+                    ("✓", "nothing is wrong that this screen can see", Role::Good)
+                }
+                (true, true) => (" ", "looking: no verdict yet", Role::Dim),
                 _ if world.readings.flow.problem.is_some() => {
                     ("?", "not known: nothing could be read", Role::Unknown)
                 }
