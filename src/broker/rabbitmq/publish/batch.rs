@@ -221,6 +221,7 @@ impl Batch {
         if let Some(text) = named {
             self.blame_exchange(&text, &suspects);
         }
+        suspects.retain(|index| self.outcomes.get(*index).is_some_and(Option::is_none));
         suspects
     }
 
@@ -238,8 +239,7 @@ impl Batch {
     }
 
     /// When the broker names an exchange it does not have or does not let us write to, every message
-    /// for it is refused, but for `suspects`: they were on their way, and some of them may have come before it
-    /// was gone.
+    /// for it is refused.
     fn blame_exchange(&mut self, text: &str, suspects: &VecDeque<usize>) {
         // A refused topic is about one routing key, not about its exchange.
         let is_about_exchange =
@@ -247,15 +247,21 @@ impl Batch {
         if !is_about_exchange {
             return;
         }
-        for index in self.open() {
-            let Some(message) = self.messages.get(index) else {
-                continue;
-            };
-            if text.contains(&format!("exchange '{}'", message.exchange)) {
-                self.publishing.forget_exchange(&message.exchange);
-                if !suspects.contains(&index) {
-                    self.set(index, PublishOutcome::Refused(worded(text)));
+        let open: Vec<usize> = self
+            .open()
+            .into_iter()
+            .chain(suspects.iter().copied())
+            .collect();
+        for index in open {
+            let is_named = self
+                .messages
+                .get(index)
+                .is_some_and(|m| text.contains(&format!("exchange '{}'", m.exchange)));
+            if is_named {
+                if let Some(message) = self.messages.get(index) {
+                    self.publishing.forget_exchange(&message.exchange);
                 }
+                self.set(index, PublishOutcome::Refused(worded(text)));
             }
         }
     }
