@@ -346,21 +346,21 @@ impl<'a> Pass<'a> {
         event_id: EventId,
         error: &StoreError,
     ) -> Result<u64, String> {
-        self.problem(format!(
-            "{event_id} was published, but the database refuses its sent mark; it is parked as failed: \
-             {error}"
-        ));
         let parked = [FailedAttempt {
-            event_id,
+            event_id: event_id.clone(),
             error: format!("published, not recorded: {error}"),
             retry_after: None,
         }];
         let done = self.fail(token, &parked).await.map_err(|e| {
             format!(
-                "what was published can be neither marked nor parked; it is tried again before \
-                     anything is claimed: {e}"
+                "what was published can be neither marked ({error}) nor parked; it is tried again before \
+                 anything is claimed: {e}"
             )
         })?;
+        self.problem(format!(
+            "{event_id} was published, but the database refuses its sent mark; it is parked as failed: \
+             {error}"
+        ));
         self.count("unrecorded", done);
         Ok(done)
     }

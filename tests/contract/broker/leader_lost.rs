@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redrive::base::secret::SecretUrl;
 use redrive::broker::rabbitmq::{Limits, RabbitBroker};
-use redrive::broker::{Broker, NewQueue, PublishOutcome};
+use redrive::broker::{Broker, BrokerError, NewQueue, PublishOutcome};
 use tokio::time::{Instant, interval};
 
 use super::arena::{PATIENCE, confirmed, declare, message, queue};
@@ -30,7 +30,7 @@ async fn a_publisher_that_met_a_dead_leader_goes_on_at_the_new_one() {
         is_quorum: true,
         ..queue("work")
     };
-    declare(&broker, &[], vec![work]).await;
+    declare(&broker, &[], vec![work, queue("classic")]).await;
     confirmed(&broker, vec![message("", "work", "before")]).await;
     broker.close().await;
 
@@ -46,6 +46,14 @@ async fn a_publisher_that_met_a_dead_leader_goes_on_at_the_new_one() {
         ),
         "{outcomes:?}"
     );
+
+    // A queue without other members is there, and not known; the broker's code for it is that of one that is not.
+    let depth = survivor.depth("classic").await;
+    assert!(
+        matches!(&depth, Err(BrokerError::Unavailable(why)) if why.contains("classic")),
+        "{depth:?}"
+    );
+    assert_eq!(survivor.depth("nowhere").await, Ok(None));
 
     // Two of three can choose a leader; the one that led stays away.
     node.restart(&[third]).await;

@@ -168,6 +168,38 @@ pub async fn q_20_what_could_not_be_marked_in_time_is_marked_later_and_not_sent_
     assert_eq!(published(&broker).await, 3, "each once");
 }
 
+/// The database refuses the mark for good, row by row, and refuses to park the first row as well.
+pub async fn q_20_what_can_be_neither_marked_nor_parked_is_marked_later_and_not_sent_again(
+    f: &Fixture,
+) {
+    if f.product == "sqlite" {
+        return; // As above.
+    }
+    f.emit(&["e-1", "e-2"]).await;
+    let (mut dispatcher, broker) = dispatcher(&f.store, DispatcherSettings::default()).await;
+    fail_next(f, 1000, 1644, "NEW.status IN ('sent', 'failed')").await;
+    let problem = dispatcher.run_once().await.problem.expect("told");
+    assert!(
+        problem.contains("neither marked") && problem.contains("nor parked"),
+        "{problem}"
+    );
+    f.emit(&["e-3"]).await;
+    let report = dispatcher.run_once().await;
+    assert_eq!(
+        report.get("claimed"),
+        0,
+        "first what is confirmed: {report:?}"
+    );
+    f.sql("UPDATE faults SET left_over = 0").await;
+    let report = dispatcher.run_once().await;
+    assert_eq!(
+        (report.problem.clone(), report.get("sent")),
+        (None, 3),
+        "{report:?}"
+    );
+    assert_eq!(published(&broker).await, 3, "each once");
+}
+
 pub async fn q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself(f: &Fixture) {
     f.emit(&["e-1"]).await;
     let store = f.another();

@@ -92,6 +92,7 @@ cases! {
     faults::q_02_a_deadlock_is_repeated_and_nothing_else_is,
     faults::q_02_a_mark_that_meets_locks_is_repeated_and_nothing_is_sent_twice,
     faults::q_20_what_could_not_be_marked_in_time_is_marked_later_and_not_sent_again,
+    faults::q_20_what_can_be_neither_marked_nor_parked_is_marked_later_and_not_sent_again,
     faults::q_18_what_is_wrong_with_the_database_is_said_and_mended_by_itself,
     faults::q_21_a_clean_up_in_batches_does_not_lock_the_relay_out,
     faults::a_hundred_held_rows_cost_one_claim_and_are_not_met_again,
