@@ -230,7 +230,8 @@ impl Watch {
         out
     }
 
-    /// True once every rule has looked so often that what is wrong would be said.
+    /// True once every rule has looked so often as a finding needs to be said. One that rests on an answer that is
+    /// asked for slowly may take longer.
     pub fn has_looked(&self, patience: Patience) -> bool {
         self.looks.iter().all(|looks| *looks >= patience.looks)
     }

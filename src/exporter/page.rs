@@ -59,7 +59,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ),
     (
         "redrive_outbox_published_per_second",
-        "Rows sent in the last minute, a second",
+        "Rows created and sent in the last minute, a second; absent while an older backlog is worked off",
     ),
     (
         "redrive_queue_ready",

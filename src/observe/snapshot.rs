@@ -369,7 +369,7 @@ pub struct Landed {
 /// Events of one outbox that were sent and not seen, from a bounded sample of the newest ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Unseen {
-    /// True when there were more events than the sample holds: older ones were not looked for.
+    /// True when the sample is full: there may be older ones, which were not looked for.
     pub is_cut: bool,
     /// Events whose time was over, and that were looked for.
     pub followed: u64,

@@ -229,16 +229,10 @@ impl Filter {
     pub fn pushdown(&self) -> Pushdown {
         let mut out = Pushdown::default();
         for term in self.terms.iter().filter(|term| !term.is_negated) {
-            let Test::Field {
-                name,
-                operator: Operator::Equals,
-                pieces,
-            } = &term.test
-            else {
+            let Some((name, value)) = term.test.whole_value() else {
                 continue;
             };
-            let [value] = pieces.as_slice() else { continue };
-            let slot = match name.as_str() {
+            let slot = match name {
                 "service" => &mut out.service,
                 "state" | "status" => &mut out.state,
                 "type" => &mut out.event_type,
@@ -246,7 +240,7 @@ impl Filter {
                 "class" => &mut out.error_class,
                 _ => continue,
             };
-            slot.get_or_insert_with(|| value.clone());
+            slot.get_or_insert_with(|| value.to_owned());
         }
         out
     }
@@ -259,6 +253,21 @@ impl Term {
 }
 
 impl Test {
+    /// Field and value of an equality without a wildcard.
+    fn whole_value(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Field {
+                name,
+                operator: Operator::Equals,
+                pieces,
+            } => match pieces.as_slice() {
+                [value] => Some((name, value)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     fn holds(&self, row: &dyn Fields, now: Timestamp) -> bool {
         match self {
             Self::Word(word) => has_word(row, word),

@@ -45,15 +45,10 @@ fn refused((column, source): (usize, &str), (problem, allowed): Refusal) -> Filt
 
 /// A value that no row of the kind can have is a slip of the finger; a wildcard is not.
 fn check_word(kind: FilterKind, term: &Term) -> Result<(), Refusal> {
-    let Test::Field {
-        name,
-        operator: Operator::Equals,
-        pieces,
-    } = &term.test
-    else {
+    let Some((name, value)) = term.test.whole_value() else {
         return Ok(());
     };
-    let (Some(spec), [value]) = (fields::find(Some(kind), name), pieces.as_slice()) else {
+    let Some(spec) = fields::find(Some(kind), name) else {
         return Ok(());
     };
     let is_known = |word: &&str| word.eq_ignore_ascii_case(value);
